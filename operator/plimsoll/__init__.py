@@ -1,0 +1,3 @@
+"""Plimsoll: a load line for LLM inference workers on Kubernetes."""
+
+__version__ = "0.1.0"

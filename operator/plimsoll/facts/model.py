@@ -1,0 +1,145 @@
+"""What is a model made of, as far as memory is concerned?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from plimsoll.facts.record import Record
+from plimsoll.facts.source import Provenance
+
+
+class KvKind(StrEnum):
+    """How a layer keeps what it has seen."""
+
+    FULL = "Full"
+    """Keys and values of every token (MHA, GQA, MQA)."""
+    SLIDING = "Sliding"
+    """Keys and values of the last `window_tokens` tokens."""
+    CHUNKED = "Chunked"
+    """Keys and values inside a chunk of `window_tokens` tokens (Llama 4)."""
+    MLA = "Mla"
+    """One latent per token, no separate value, whole on every tensor-parallel rank (DeepSeek)."""
+
+
+class KvGroup(Record):
+    """Layers that keep KV in one layout."""
+
+    kind: KvKind
+    """How the layers keep it."""
+    layers: int
+    """Layers in the group."""
+    kv_heads: int
+    """KV heads of the whole model; 1 for MLA."""
+    key_dim: int
+    """Width of one head's key; for MLA the latent and rotary widths together."""
+    value_dim: int
+    """Width of one head's value; 0 for MLA."""
+    window_tokens: int | None = None
+    """Window or chunk, for sliding and chunked layers."""
+
+
+class Quantization(Record):
+    """How the weights are stored when not in the model's own dtype."""
+
+    method: str
+    """As the checkpoint names it: fp8, awq, gptq, mxfp4, compressed-tensors, modelopt."""
+    bits: int | None = None
+    """Bits of a weight where one number says it."""
+
+
+class Weights(Record):
+    """Bytes of the weights as stored, split by how tensor parallelism treats them."""
+
+    total_bytes: int
+    """All tensors that the engine loads."""
+    replicated_bytes: int = 0
+    """The part that every rank holds whole (norms, routers, MLA down-projections)."""
+    largest_layer_bytes: int = 0
+    """The largest block, for load peaks; 0 where nobody counted."""
+
+
+class ModelFacts(Record):
+    """A model as vLLM loads it: shape, KV groups, weights."""
+
+    id: str
+    """Public identity, e.g. meta-llama/Llama-3.3-70B-Instruct, or the folder's name."""
+    architecture: str
+    """First of config.json's architectures."""
+    layers: int
+    """Hidden layers."""
+    hidden_size: int
+    """Width of the residual stream."""
+    intermediate_size: int
+    """Width of the dense feed-forward layer (or of all experts that one token uses)."""
+    attention_heads: int
+    """Query heads."""
+    vocab_size: int
+    """Tokens in the vocabulary."""
+    max_position_embeddings: int
+    """The longest sequence the model was made for, in tokens."""
+    dtype: str = "bfloat16"
+    """The model's own dtype: bfloat16, float16 or float32."""
+    quantization: Quantization | None = None
+    """None when the weights are in the model's own dtype."""
+    kv_groups: tuple[KvGroup, ...]
+    """Layers that keep KV, by layout."""
+    weights: Weights
+    """Bytes of the weights."""
+    experts: int = 0
+    """Routed experts per layer; 0 for a dense model."""
+    provenance: Provenance
+    """Where these facts are from."""
+
+
+class GgufFacts(Record):
+    """A GGUF file as llama.cpp loads it: bytes per block, shape, KV layout."""
+
+    id: str
+    """The file's name or the public identity."""
+    architecture: str
+    """general.architecture: llama, gemma3, deepseek2, ..."""
+    quantization: str
+    """The file's type: Q4_K_M, Q6_K, F16, ..."""
+    block_bytes: tuple[int, ...]
+    """Bytes of the tensors of each block, first block first."""
+    output_bytes: int
+    """Output norm and projection; with tied embeddings the embedding stands in for the latter."""
+    embedding_bytes: int
+    """Token embedding (and other tensors outside blocks that stay in host memory)."""
+    tied_output: bool = False
+    """Whether the output projection is the embedding (stored twice once a layer is on the card)."""
+    largest_ffn_tensor_bytes: int = 0
+    """Largest feed-forward tensor of a block, for partial offload's copies."""
+    largest_attention_tensor_bytes: int = 0
+    """Largest attention tensor of a block."""
+    embedding_length: int
+    """Width of the residual stream."""
+    feed_forward_length: int
+    """Width of the dense feed-forward layer."""
+    head_count: int
+    """Query heads."""
+    vocab_size: int
+    """Tokens in the vocabulary."""
+    context_length: int
+    """The longest sequence the model was made for, in tokens."""
+    expert_count: int = 0
+    """Experts per layer; 0 for a dense model."""
+    expert_used_count: int = 0
+    """Experts that one token uses."""
+    expert_feed_forward_length: int = 0
+    """Width of one expert."""
+    kv_groups: tuple[KvGroup, ...]
+    """Layers that keep KV, by layout; the sum of their layers may be below the number of blocks."""
+    sliding_blocks: tuple[int, ...] = ()
+    """Indices of the blocks with a sliding window."""
+    provenance: Provenance
+    """Where these facts are from."""
+
+
+class UnknownLayout(Record):
+    """A model whose KV layout we do not understand: refused by name, never guessed."""
+
+    architecture: str
+    """As the config names it."""
+    message: str
+    """What was seen and what can be done."""

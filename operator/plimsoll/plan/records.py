@@ -1,0 +1,219 @@
+"""What does the planner take, and what does it give?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from plimsoll.engines.base import ByteOwner, EngineName, Flag, LedgerLine
+from plimsoll.facts.gpu import GpuFacts
+from plimsoll.facts.model import GgufFacts, ModelFacts
+from plimsoll.facts.record import Named, Record
+from plimsoll.facts.source import Provenance
+
+
+class Guarantee(StrEnum):
+    """What an admitted request may count on."""
+
+    WORST_CASE = "WorstCase"
+    """Every admitted request may use its whole length."""
+    EXPECTED = "Expected"
+    """The chance that live tokens exceed the pool stays below `preemption_risk`."""
+
+
+class TokenQuantiles(Record):
+    """Lengths of prompts or outputs, as two quantiles of a log-normal."""
+
+    p50: int
+    """Half of the requests are no longer than this, in tokens."""
+    p99: int
+    """All but one in a hundred are no longer than this, in tokens."""
+
+
+class Lane(Record):
+    """One class of traffic."""
+
+    name: str
+    """Name of the lane."""
+    prompt_tokens: TokenQuantiles
+    """Lengths of prompts."""
+    output_tokens: TokenQuantiles
+    """Lengths of answers."""
+    share: float = 1.0
+    """Its part of the requests' tokens, 0 to 1."""
+
+
+class Overrides(Record):
+    """Values that the user pins: honoured, shown as overrides, refused when they cannot work."""
+
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    block_size: int | None = None
+    gpu_layers: int | None = None
+    ubatch_size: int | None = None
+    cache_ram_bytes: int | None = None
+
+
+class PlanRequest(Record):
+    """One model, engine, GPU type and traffic."""
+
+    engine: EngineName
+    """Which engine."""
+    release: str | None
+    """Its release as the image's tag or the spec says; None when nobody said."""
+    gpu: GpuFacts
+    """The card's type."""
+    cards: int
+    """Cards of one worker: tensor-parallel size in vLLM, devices in llama.cpp."""
+    model: ModelFacts | None = None
+    """What vLLM loads; None for a llama.cpp pool without it."""
+    gguf: GgufFacts | None = None
+    """What llama.cpp loads."""
+    lanes: tuple[Lane, ...] = ()
+    """The traffic; one lane named "all" when it is not split."""
+    max_model_len: int | None = None
+    """Asked length; None lets the traffic decide."""
+    concurrency: int | None = None
+    """Sequences that one worker must hold at once; None lets the plan decide."""
+    guarantee: Guarantee = Guarantee.WORST_CASE
+    """What an admitted request may count on."""
+    preemption_risk: float = 0.001
+    """For Expected: the chance that live tokens exceed the pool."""
+    kv_dtype: str = "auto"
+    """KV cache dtype: auto, fp8, fp8_e4m3, fp8_e5m2; for llama.cpp also q8_0, q4_0."""
+    overrides: Overrides = Overrides()
+    """What the user pins."""
+
+
+class Reason(StrEnum):
+    """Why there is no plan. PascalCase facts, shown as the condition's reason."""
+
+    WEIGHTS_DO_NOT_FIT = "WeightsDoNotFit"
+    KV_BUDGET_EXCEEDED = "KvBudgetExceeded"
+    LAYERS_DO_NOT_FIT = "LayersDoNotFit"
+    LAYOUT_UNKNOWN = "LayoutUnknown"
+    MODEL_UNKNOWN = "ModelUnknown"
+    GPU_TYPE_UNKNOWN = "GpuTypeUnknown"
+    NO_GPU_IN_REACH = "NoGpuInReach"
+    HEADS_NOT_DIVISIBLE = "HeadsNotDivisible"
+    KV_DTYPE_UNSUPPORTED = "KvDtypeUnsupported"
+    LENGTH_BEYOND_MODEL = "LengthBeyondModel"
+    OVERRIDE_CANNOT_WORK = "OverrideCannotWork"
+    FLAG_IS_PINNED = "FlagIsPinned"
+    ENGINE_IMAGE_MISSING = "EngineImageMissing"
+    GPU_NOT_PLANNABLE = "GpuNotPlannable"
+
+
+class Offer(Record):
+    """The nearest thing that would fit."""
+
+    change: str
+    """What to change, in the spec's words: limits.concurrency, kvCache.dtype, gpu.perWorker."""
+    value: str
+    """To which value."""
+    sentence: str
+    """What that gives."""
+
+
+class Refusal(Record):
+    """It does not fit, and why."""
+
+    reason: Reason
+    """The fact."""
+    message: str
+    """The numbers, one sentence."""
+    offers: tuple[Offer, ...] = ()
+    """What would fit, nearest first."""
+
+    def sentence(self) -> str:
+        """Message and offers as one line for a condition."""
+        if not self.offers:
+            return self.message
+        return (
+            f"{self.message} Would fit: " + "; ".join(offer.sentence for offer in self.offers) + "."
+        )
+
+
+class KvBudget(Record):
+    """The KV cache of one worker."""
+
+    bytes_per_token_per_card: int
+    """Summed over KV groups as if the sequence were long, on one card."""
+    bytes_per_token_per_replica: int
+    """The same over all cards of the worker."""
+    pool_bytes_per_card: int
+    """What the pool holds on one card."""
+    pool_tokens: int
+    """Tokens the pool holds for sequences of max_model_len, whole blocks counted."""
+    block_tokens: int | None = None
+    """Tokens in one block; None where the engine has cells."""
+    dtype: str
+    """As pinned."""
+
+
+class Concurrency(Record):
+    """How many sequences at once, and what each number promises."""
+
+    max_num_seqs: int
+    """What is pinned."""
+    worst_case: int
+    """Sequences that may all use max_model_len."""
+    expected: int | None = None
+    """Sequences whose live tokens exceed the pool with less than the accepted risk, if known."""
+    guarantee: Guarantee
+    """Which of the two was asked for."""
+    safe_mean_tokens: int | None = None
+    """With max_num_seqs sequences at once, the mean length up to which they all fit, in tokens."""
+
+
+class Plan(Record):
+    """What fits, with which settings, and where every byte of the card went."""
+
+    engine: EngineName
+    """Which engine."""
+    release: str
+    """The release whose row of the table was used."""
+    gpu_product: str
+    """The GPU type."""
+    cards: int
+    """Cards of one worker."""
+    card_bytes: int
+    """The whole card, as the driver reports it."""
+    ledger: tuple[LedgerLine, ...]
+    """Every byte of one card (the fullest) with its owner; sums to card_bytes."""
+    kv: KvBudget
+    """The KV cache."""
+    concurrency: Concurrency
+    """Sequences at once."""
+    max_model_len: int
+    """Prompt and answer together, in tokens."""
+    gpu_memory_utilization: float | None = None
+    """vLLM only."""
+    gpu_layers: int | None = None
+    """llama.cpp only: the value of -ngl."""
+    layers: int | None = None
+    """llama.cpp only: blocks of the model plus one for the output."""
+    host_memory_bytes: int
+    """What the worker's container needs of host memory (request and limit)."""
+    flags: tuple[Flag, ...]
+    """All pinned arguments, in order."""
+    env: tuple[Named, ...] = ()
+    """Environment that belongs to the flags."""
+    explanation: str
+    """The sentence that explains the binding limit."""
+    notes: tuple[str, ...] = ()
+    """What else a person should know: an older table row, an override, fp8 quality."""
+    provenance: tuple[Provenance, ...] = ()
+    """Where the facts are from."""
+
+    def line(self, owner: ByteOwner) -> int:
+        """Bytes of one owner on one card."""
+        return sum(entry.bytes for entry in self.ledger if entry.owner is owner)
+
+    def args(self) -> tuple[str, ...]:
+        """All pinned flags as one args list."""
+        return tuple(word for flag in self.flags for word in flag.as_args())
+
+
+Outcome = Plan | Refusal
