@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 
 class Record(BaseModel):
@@ -22,13 +24,27 @@ class Record(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
         defer_build=True,
     )
 
     def to_json(self) -> dict[str, Any]:
         """As plain data with camelCase names and without fields that say nothing."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
+    ) -> JsonSchemaValue:
+        """The schema with the strings below the fields as their descriptions.
+
+        Pydantic's own `use_attribute_docstrings` parses every class's source at every import, a third
+        of what `plimsoll plan` may cost; here only who asks for a schema pays.
+        """
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, words in _field_docstrings(cls).items():
+            properties[cls.model_fields[name].alias or name].setdefault("description", words)
+        return schema
 
 
 class Named(Record):
@@ -38,3 +54,25 @@ class Named(Record):
     """The name."""
     value: str
     """The value."""
+
+
+def _field_docstrings(record: type[Record]) -> dict[str, str]:
+    """By field: the string that stands right below it, in the class or in those it comes from."""
+    import ast  # noqa: PLC0415 - only for schemas
+    import inspect  # noqa: PLC0415
+    import textwrap  # noqa: PLC0415
+
+    found: dict[str, str] = {}
+    for owner in reversed(record.__mro__):
+        if not issubclass(owner, Record):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in zip(body.body, body.body[1:], strict=False):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ) if name in record.model_fields:
+                    found[name] = inspect.cleandoc(words)
+    return found

@@ -1,0 +1,153 @@
+"""How many bytes of weights do safetensors files hold, and how would tensor parallelism split them?
+
+Only headers are read: 8 bytes of length, then JSON (huggingface/safetensors README, "Format").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, BinaryIO, Final
+
+from plimsoll.facts.model import ModelFacts, Weights
+
+HEADER_LIMIT_BYTES: Final = 100_000_000
+"""huggingface/safetensors safetensors/src/tensor.rs MAX_HEADER_SIZE."""
+
+Header = Mapping[str, Mapping[str, Any]]
+"""Tensor name to dtype, shape and data_offsets; the key __metadata__ is not among them."""
+
+
+class SafetensorsError(ValueError):
+    """The stream is no whole safetensors header; the sentence says what is wrong with it."""
+
+
+def read_header(stream: BinaryIO) -> Header:
+    """The tensors of one file. Raises SafetensorsError that names the file and what is wrong."""
+    name = str(getattr(stream, "name", "the safetensors stream"))
+    start = stream.read(8)
+    if len(start) < 8:
+        raise SafetensorsError(f"{name}: the file ends after {len(start)} bytes; it was cut off.")
+    if start.startswith(b"version "):
+        raise SafetensorsError(
+            f"{name}: it is a Git LFS pointer and not the file; fetch it with `git lfs pull`."
+        )
+    (length,) = struct.unpack("<Q", start)
+    if length > HEADER_LIMIT_BYTES:
+        raise SafetensorsError(
+            f"{name}: its header would have {length} bytes, more than the {HEADER_LIMIT_BYTES} that "
+            "the format allows; it is no safetensors file."
+        )
+    text = stream.read(length)
+    if len(text) < length:
+        raise SafetensorsError(
+            f"{name}: the file ends inside its header, {len(text)} of {length} bytes; it was cut off."
+        )
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise SafetensorsError(f"{name}: its header is not JSON ({error}).") from None
+    if not isinstance(found, dict):
+        raise SafetensorsError(
+            f"{name}: its header is a JSON {type(found).__name__}, not an object."
+        )
+    found.pop("__metadata__", None)
+    for tensor, entry in found.items():
+        _size_bytes(tensor, entry, name)
+    return found
+
+
+def weights(headers: Iterable[Header]) -> Weights:
+    """Bytes of all files' tensors together, the part that every rank holds whole, the largest layer.
+
+    Draft layers (MTP) count: whether the engine loads them is for its flags to say. Raises
+    SafetensorsError when a tensor's byte range is missing.
+    """
+    total = replicated = 0
+    layers: defaultdict[str, int] = defaultdict(int)
+    for header in headers:
+        for tensor, entry in header.items():
+            size = _size_bytes(tensor, entry, "the header")
+            total += size
+            if _REPLICATED.search(tensor):
+                replicated += size
+            if match := _LAYER.search(tensor):
+                layers[match[0]] += size
+    return Weights(
+        total_bytes=total,
+        replicated_bytes=replicated,
+        largest_layer_bytes=max(layers.values(), default=0),
+    )
+
+
+def check_index(index: Mapping[str, Any], present: Collection[str]) -> tuple[str, ...]:
+    """Files that model.safetensors.index.json names and that are not among `present`, in order."""
+    named = index.get("weight_map")
+    if not isinstance(named, Mapping):
+        raise SafetensorsError(
+            "the index has no weight_map; it is no model.safetensors.index.json."
+        )
+    return tuple(sorted({str(file) for file in named.values()} - set(present)))
+
+
+def contradictions(facts: ModelFacts, headers: Iterable[Header]) -> tuple[str, ...]:
+    """Sentences about what config.json says and the files deny; empty when they agree.
+
+    Looks at the number of layers and the width and tokens of the embedding.
+    """
+    found: list[str] = []
+    numbers: set[int] = set()
+    for header in headers:
+        for tensor, entry in header.items():
+            if match := _LANGUAGE_LAYER.search(tensor):
+                numbers.add(int(match[1]))
+            if tensor.endswith("embed_tokens.weight"):
+                found.extend(_embedding_differs(facts, tensor, entry))
+    if numbers and max(numbers) + 1 < facts.layers:
+        found.append(
+            f"config.json says num_hidden_layers {facts.layers}, the files hold {max(numbers) + 1}: a "
+            "file is missing, or the config is of another model."
+        )
+    return tuple(found)
+
+
+_REPLICATED: Final = re.compile(
+    r"norm\d*(?:\.|_|$)"
+    r"|mlp\.gate\.|\.router\.|block_sparse_moe\.gate\.|mlp\.shared_expert_gate\."
+    r"|(?:q_a_proj|kv_a_proj_with_mqa|kv_a_proj|fused_qkv_a_proj)(?:\.|$)"
+    r"|e_score_correction_bias|\.indexer\."
+)
+"""Names of tensors that vLLM 0.33.0 gives to every rank: norms, routers, MLA down-projections,
+indexers (vllm/model_executor/models, ReplicatedLinear)."""
+_LAYER: Final = re.compile(r"^.*?\blayers\.\d+\.")
+_LANGUAGE_LAYER: Final = re.compile(r"(?:^|language_model\.|^model\.)(?:model\.)?layers\.(\d+)\.")
+
+
+def _size_bytes(tensor: str, entry: Any, name: str) -> int:
+    offsets = entry.get("data_offsets") if isinstance(entry, Mapping) else None
+    match offsets:
+        case [int(begin), int(end)] if 0 <= begin <= end:
+            return end - begin
+    raise SafetensorsError(
+        f"{name}: tensor {tensor} has data_offsets {offsets!r}, not two offsets."
+    )
+
+
+def _embedding_differs(facts: ModelFacts, tensor: str, entry: Mapping[str, Any]) -> list[str]:
+    shape = entry.get("shape")
+    match shape:
+        case [int(tokens), int(width)]:
+            said = (
+                (facts.vocab_size, tokens, "vocab_size"),
+                (facts.hidden_size, width, "hidden_size"),
+            )
+            return [
+                f"config.json says {field} {expected}, {tensor} has {actual}: the config is of another "
+                "model."
+                for expected, actual, field in said
+                if actual < expected or (field == "hidden_size" and actual != expected)
+            ]
+    return []
