@@ -84,6 +84,8 @@ class PlanRequest(Record):
     """KV cache dtype: auto, fp8, fp8_e4m3, fp8_e5m2; for llama.cpp also q8_0, q4_0."""
     overrides: Overrides = Overrides()
     """What the user pins."""
+    notes: tuple[str, ...] = ()
+    """What is known already and belongs beside the plan, e.g. a contradiction between sources."""
 
 
 class Reason(StrEnum):
@@ -102,7 +104,12 @@ class Reason(StrEnum):
     OVERRIDE_CANNOT_WORK = "OverrideCannotWork"
     FLAG_IS_PINNED = "FlagIsPinned"
     ENGINE_IMAGE_MISSING = "EngineImageMissing"
-    GPU_NOT_PLANNABLE = "GpuNotPlannable"
+    GPU_AMBIGUOUS = "GpuAmbiguous"
+    MIG_INVALID = "MigInvalid"
+    GPU_TIME_SLICED = "GpuTimeSliced"
+    GPU_MEMORY_UNKNOWN = "GpuMemoryUnknown"
+    MODEL_SOURCE_MISSING = "ModelSourceMissing"
+    MODEL_SOURCE_UNUSABLE = "ModelSourceUnusable"
 
 
 class Offer(Record):

@@ -1,0 +1,17 @@
+"""Which length does the traffic ask for when nobody set one?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.plan.records import Lane
+
+
+def length_from_traffic(lanes: Sequence[Lane], longest: int) -> int:
+    """The next power of two at or above prompt p99 + output p99 of the longest lane, in tokens.
+
+    At most `longest`, what the model was made for. Prompts of 11,000 and answers of 1,500 tokens ask
+    for 16,384.
+    """
+    need = max(lane.prompt_tokens.p99 + lane.output_tokens.p99 for lane in lanes)
+    return min(1 << (need - 1).bit_length(), longest)
