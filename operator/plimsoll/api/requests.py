@@ -1,0 +1,104 @@
+"""Which questions does an InferenceDeployment put to the planner? One for each pool.
+
+With `pools` the user names GPU type and engine; without, every GPU type in reach gets a pool if
+something fits there, best capacity first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from plimsoll.api.asks import PoolAsk, Reach, ask_of
+from plimsoll.api.model_facts import known_model
+from plimsoll.api.v1alpha1 import InferenceDeployment, Pool, PoolStatus
+from plimsoll.engines.base import EngineName
+from plimsoll.facts.gpu import GpuFacts, Inventory
+from plimsoll.plan.planner import plan
+from plimsoll.plan.records import Plan, Refusal
+
+CARDS_TO_TRY: Final = (1, 2, 4, 8)
+"""Cards of one worker, for pools that we make ourselves; the fewest that fit."""
+MOST_POOLS: Final = 16
+"""As many as the CRD lets a user write."""
+_NOT_DNS: Final = re.compile(r"[^a-z0-9]+")
+
+
+def pool_asks(
+    deployment: InferenceDeployment,
+    inventory: Inventory,
+    *,
+    facts_text: str | None = None,
+    made_before: Sequence[PoolStatus] = (),
+) -> tuple[PoolAsk, ...]:
+    """One ask per pool, in the order of the spec, or of capacity where Plimsoll makes the pools.
+
+    `made_before` are the pools of the last status: one that we made is tried first for its GPU type,
+    so that it keeps its shape while it fits.
+    """
+    reach = Reach(
+        spec=deployment.spec,
+        known=known_model(deployment.spec, facts_text),
+        inventory=inventory,
+        facts_text=facts_text,
+        made_before=tuple(made_before),
+    )
+    if deployment.spec.pools:
+        return tuple(ask_of(reach, pool) for pool in deployment.spec.pools)
+    found = [_best_ask(reach, gpu) for gpu in inventory.types()]
+    ranked = sorted(found, key=lambda each: (-each[1], each[0].pool))
+    return tuple(ask for ask, _ in ranked[:MOST_POOLS])
+
+
+def _best_ask(reach: Reach, gpu: GpuFacts) -> tuple[PoolAsk, int]:
+    """The first candidate that fits, with its KV tokens; else the first one, refused, with -1."""
+    refused: PoolAsk | None = None
+    had = {pool.name for pool in reach.made_before if pool.plan and pool.gpu_product == gpu.product}
+    for pool in sorted(_candidates(reach, gpu), key=lambda pool: pool.name not in had):
+        ask = ask_of(reach, pool)
+        outcome = plan(ask.request) if ask.request else None
+        if isinstance(outcome, Plan):
+            return ask, outcome.kv.pool_tokens
+        if isinstance(outcome, Refusal):
+            ask = ask.model_copy(update={"request": None, "refusal": outcome})
+        refused = refused or ask
+    return refused or ask_of(reach, _pool(gpu.product, EngineName.VLLM, 1)), -1
+
+
+def _candidates(reach: Reach, gpu: GpuFacts) -> Iterator[Pool]:
+    """vLLM on as few cards as will do, then llama.cpp on one."""
+    spec = reach.spec
+    most = max(node.count for node in reach.inventory.nodes if node.gpu.product == gpu.product)
+    if spec.engines.vllm is not None and spec.model.uri is not None:
+        for cards in CARDS_TO_TRY:
+            if cards <= most:
+                yield _pool(gpu.product, EngineName.VLLM, cards)
+    if spec.engines.llama_cpp is not None and spec.model.gguf is not None:
+        yield _pool(gpu.product, EngineName.LLAMA_CPP, 1)
+
+
+def _pool(product: str, engine: EngineName, cards: int) -> Pool:
+    return Pool.model_validate(
+        {
+            "name": pool_name(product, engine, cards),
+            "gpu": {"product": product, "perWorker": cards},
+            "engine": engine.value,
+        }
+    )
+
+
+def pool_name(product: str, engine: EngineName, cards: int) -> str:
+    """A name for a pool that nobody named.
+
+    NVIDIA-RTX-A6000 over four cards is rtx-a6000-x4, with llama.cpp on one rtx-a6000-gguf.
+    """
+    plain = _NOT_DNS.sub("-", product.lower()).strip("-")
+    for prefix in ("nvidia-", "geforce-", "tesla-"):
+        plain = plain.removeprefix(prefix)
+    ending = "-gguf" if engine is EngineName.LLAMA_CPP else "" if cards == 1 else f"-x{cards}"
+    name = plain + ending
+    return (
+        name if len(name) <= 40 else f"{name[:31]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    )

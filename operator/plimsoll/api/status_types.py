@@ -1,0 +1,186 @@
+"""What does Plimsoll tell in an InferenceDeployment's status?
+
+Reading is lenient: a status written by an older or newer operator never stops us. What we do not know is
+left out, and a plan that cannot be read any more is as good as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Annotated, Any, Final
+
+from pydantic import Field, ValidationError
+
+from plimsoll.api.conditions import Condition
+from plimsoll.facts.record import Record
+from plimsoll.plan.records import Plan, Refusal
+
+LONGEST_LIST: Final = 64
+"""Entries of a list in the CRD whose type sets no bound."""
+LONGEST_TEXT: Final = 4096
+"""Characters of a text in the CRD whose type sets no bound."""
+
+
+class PoolStatus(Record):
+    """One pool: its plan, and how far its workers are."""
+
+    name: str
+    """Name of the pool."""
+    gpu_product: str = ""
+    """GPU type."""
+    engine: str = ""
+    """vllm or llamaCpp."""
+    replicas: int = 0
+    """Workers that are there."""
+    ready_replicas: int = 0
+    """Workers that serve."""
+    updated_replicas: int = 0
+    """Workers that run the newest template."""
+    plan: Plan | None = None
+    """The plan that was accepted and is held."""
+    plan_digest: str = ""
+    """Digest of the question that the plan answers."""
+    template_revision: int = 0
+    """Counts the changes of the workers' template."""
+    refusal: Refusal | None = None
+    """Why the newest question has no plan that fits; the held plan goes on meanwhile."""
+    message: str = ""
+    """The sentence that explains the binding limit, or the refusal."""
+
+
+class UnplannableStatus(Record):
+    """A node whose cards are not planned for."""
+
+    node: str
+    """Name of the node."""
+    product: str = ""
+    """The product as far as it is known."""
+    reason: str
+    """The fact, in PascalCase."""
+    message: str = ""
+    """What was seen, and the way out."""
+
+
+class RecycleEntry(Record):
+    """One recycle."""
+
+    pod: str
+    """Name of the pod."""
+    uid: str = ""
+    """UID of the pod."""
+    at: str
+    """When it was decided, RFC 3339 in UTC."""
+    reason: str
+    """The fact behind it, in PascalCase."""
+
+
+class RecyclingStatus(Record):
+    """What was recycled, and what may still be."""
+
+    history: Annotated[tuple[RecycleEntry, ...], Field(max_length=32)] = ()
+    """Recycles, newest first."""
+    budget_left: int | None = None
+    """Recycles that may still happen today."""
+    total: int = 0
+    """Recycles since the object was made."""
+
+
+class InferenceDeploymentStatus(Record):
+    """What Plimsoll made of it."""
+
+    observed_generation: int | None = None
+    """Generation of the object that this status speaks of."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    """Planned, PlanVerified, Available, MemoryStable and Ready; Reconciling and Stalled while they hold."""
+    replicas: int = 0
+    """Workers that are there, over all pools."""
+    ready_replicas: int = 0
+    """Workers that serve, over all pools."""
+    selector: str = ""
+    """Label selector of the workers' pods, for the scale subresource."""
+    model: str = ""
+    """Name of the served model."""
+    pool_count: int = 0
+    """Number of pools."""
+    pools_summary: str = ""
+    """The pools' names, or their number when there are many; for `kubectl get`."""
+    engine_summary: str = ""
+    """The engines in use; for `kubectl get -o wide`."""
+    trend: str = ""
+    """What resident memory does; for `kubectl get -o wide`."""
+    kv_tokens: int = 0
+    """Tokens that the KV caches of all ready workers hold together."""
+    concurrency: int = 0
+    """Sequences that all ready workers take at once."""
+    pools: Annotated[tuple[PoolStatus, ...], Field(max_length=64)] = ()
+    """One entry per pool."""
+    unplannable: Annotated[tuple[UnplannableStatus, ...], Field(max_length=64)] = ()
+    """Nodes with cards that are not planned for."""
+    recycling: RecyclingStatus | None = None
+    """What was recycled, and what may still be."""
+
+    def pool(self, name: str) -> PoolStatus | None:
+        """The entry of one pool."""
+        return next((pool for pool in self.pools if pool.name == name), None)
+
+
+GIVEN_UP: Final = (("pools", int, "plan"), ("pools", int, "refusal"), (str, int), (str,))
+"""What is left out when something in it cannot be read, smallest part first."""
+
+
+def written(status: InferenceDeploymentStatus) -> dict[str, Any]:
+    """As plain data for the API server, every text and list cut to the CRD's bound: one word too many
+    would lose the whole status."""
+    cut: dict[str, Any] = _cut(status.to_json())
+    return cut
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_cut(inner) for inner in value[:LONGEST_LIST]]
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return value[: LONGEST_TEXT - 3] + "..."
+    return value
+
+
+def read_status(raw: object) -> InferenceDeploymentStatus:
+    """As much of a status as can be understood; never raises.
+
+    Unknown fields are passed over. Where a known field has a value that cannot be read, the plan, the
+    entry or the field it belongs to is left out.
+    """
+    if not isinstance(raw, dict):
+        return InferenceDeploymentStatus()
+    readable: dict[str, Any] = raw
+    for _ in range(len(GIVEN_UP)):
+        try:
+            return InferenceDeploymentStatus.model_validate(readable, extra="ignore")
+        except ValidationError as error:
+            readable = _without(readable, (each["loc"] for each in error.errors()))
+    return InferenceDeploymentStatus()
+
+
+def _without(raw: dict[str, Any], places: Iterable[tuple[int | str, ...]]) -> dict[str, Any]:
+    """A copy without the smallest parts that hold the places."""
+    kept = deepcopy(raw)
+    parts = {_part(place) for place in places}
+    for part in sorted(parts, key=lambda each: [str(step).zfill(9) for step in each], reverse=True):
+        holder: Any = kept
+        for step in part[:-1]:
+            holder = holder[step]
+        del holder[part[-1]]
+    return kept
+
+
+def _part(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    for shape in GIVEN_UP:
+        steps = zip(shape, place, strict=False)
+        if len(place) > len(shape) - 1 and all(
+            isinstance(step, wanted) if isinstance(wanted, type) else step == wanted
+            for wanted, step in steps
+        ):
+            return place[: len(shape)]
+    return place[:1]
