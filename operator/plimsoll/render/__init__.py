@@ -1,1 +1,1 @@
-"""TODO"""
+"""Turns a plan into Kubernetes objects. Equal plans give equal bytes."""

@@ -1,0 +1,137 @@
+"""The chart says what the code says, and its values say what they mean."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from plimsoll import __version__
+from plimsoll.render.chart import render_chart_crd, render_chart_rbac
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "plimsoll"
+TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
+WRITTEN_BY_HAND = [path for path in TEMPLATES if path.parent.name != "crds"]
+VALUE = re.compile(r"\.Values\.([A-Za-z.]+)")
+OPEN = {"resources", "affinity", "nodeSelector", "tolerations"}
+"""Values that are passed on as they are: their own fields are Kubernetes' to judge."""
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(read(CHART / "values.schema.json"))
+    return found
+
+
+def values() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(read(CHART / "values.yaml"))
+    return found
+
+
+def leaves(tree: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Dotted names of all values; what is passed on as it is counts as one."""
+    for name, value in tree.items():
+        dotted = f"{path}.{name}" if path else name
+        if isinstance(value, dict) and value and name not in OPEN:
+            yield from leaves(value, dotted)
+        else:
+            yield dotted
+
+
+def problems(changed: dict[str, Any]) -> list[str]:
+    validator = jsonschema.Draft7Validator(schema())
+    return [error.message for error in validator.iter_errors(changed)]
+
+
+def test_the_charts_crds_are_copies_of_the_crds() -> None:
+    copies = {path.name: read(path) for path in (CHART / "templates" / "crds").iterdir()}
+    assert copies == {
+        path.name: render_chart_crd(read(path)) for path in (ROOT / "crds").glob("*.yaml")
+    }
+    assert len(copies) > 0
+
+
+def test_the_charts_roles_are_the_verbs_that_the_code_uses() -> None:
+    from plimsoll.cluster.grants import cluster_role_rules, role_rules
+
+    templates = CHART / "templates"
+    assert read(templates / "clusterrole.yaml") == render_chart_rbac(cluster_role_rules())
+    assert read(templates / "role.yaml") == render_chart_rbac(role_rules(), namespaced=True)
+
+
+def test_the_chart_needs_no_cluster_and_no_luck_to_be_rendered() -> None:
+    """GitOps tools render without a cluster, and twice must give the same text."""
+    forbidden = re.compile(r"\b(lookup|rand[A-Z]\w*|genCA|genSelfSignedCert|uuidv4|now)\b")
+    found = {
+        path.name: match[0]
+        for path in WRITTEN_BY_HAND
+        for action in re.findall(r"\{\{.*?\}\}", read(path), re.DOTALL)
+        if (match := forbidden.search(action))
+    }
+    assert found == {}
+
+
+def test_the_values_are_what_the_schema_allows() -> None:
+    jsonschema.Draft7Validator.check_schema(schema())
+    assert problems(values()) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"crd": {"install": True}},
+        {"crds": {"kep": True}},
+        {"operator": {"replicas": "1"}},
+        {"operator": {"replicas": 3}},
+        {"operator": {"runAsUser": 0}},
+        {"operator": {"logLevel": "verbose"}},
+        {"image": {"digest": "latest"}},
+        {"fullnameOverride": "Not_A_Name"},
+    ],
+    ids=str,
+)
+def test_a_typing_error_in_values_is_refused(changed: dict[str, Any]) -> None:
+    assert len(problems(changed)) == 1
+
+
+def test_the_operator_may_run_elsewhere() -> None:
+    assert problems({"operator": {"replicas": 0}, "serviceAccount": {"create": True}}) == []
+
+
+def test_every_value_is_used_and_every_used_value_has_a_default() -> None:
+    used = {name for path in WRITTEN_BY_HAND for name in VALUE.findall(read(path))}
+    used |= {f"crds.{name}" for name in ("install", "keep")}  # in the copies and a helper
+    assert set(leaves(values())) == used
+
+
+def test_every_value_is_described() -> None:
+    def undescribed(tree: dict[str, Any], path: str) -> Iterator[str]:
+        for name, value in tree.get("properties", {}).items():
+            dotted = f"{path}.{name}" if path else name
+            if "description" not in value:
+                yield dotted
+            if value.get("additionalProperties") is False and name not in OPEN:
+                yield from undescribed(value, dotted)
+
+    assert list(undescribed(schema(), "")) == []
+
+
+def test_the_operator_does_not_read_a_service_as_a_setting() -> None:
+    """A Service plimsoll-metrics would set PLIMSOLL_METRICS_PORT to an address."""
+    assert "\n      enableServiceLinks: false\n" in read(CHART / "templates" / "operator.yaml")
+
+
+def test_the_chart_is_of_the_operators_version() -> None:
+    chart = yaml.safe_load(read(CHART / "Chart.yaml"))
+    assert chart["appVersion"] == __version__
+    assert chart["version"] == __version__
