@@ -5,16 +5,43 @@ The whole thought in one function; the shell carries it out.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationError
 
-from plimsoll.facts.gpu import Inventory
-from plimsoll.facts.record import Record
+from plimsoll.api.asks import PoolAsk, model_uri, release_of
+from plimsoll.api.conditions import Condition
+from plimsoll.api.replicas import Share, share_out
+from plimsoll.api.requests import pool_asks
+from plimsoll.api.settle import Settled, settle
+from plimsoll.api.status import PoolState, status_of, unreadable_status
+from plimsoll.api.status_types import written
+from plimsoll.api.v1alpha1 import (
+    EnvVar as EnvSpec,
+)
+from plimsoll.api.v1alpha1 import (
+    InferenceDeployment,
+    InferenceDeploymentStatus,
+    explain_errors,
+    read_status,
+)
+from plimsoll.engines.base import Release
+from plimsoll.facts.gpu import GpuFacts, GpuVendor, Inventory
+from plimsoll.facts.record import Named, Record
 from plimsoll.facts.worker import WorkerFacts
+from plimsoll.render.labels import PLAN_ANNOTATION, POOL_LABEL, pool_object_name
+from plimsoll.render.records import NONROOT_USER, EnvVar, OwnerRef, PoolWorkload, SecretKey
+from plimsoll.render.service import service_manifest
+from plimsoll.render.source import parse_source
+from plimsoll.render.workload import pool_manifests
 
 Manifest = dict[str, Any]
 """One Kubernetes object as plain data."""
+
+LOOK_AGAIN_SECONDS: Final = 30.0
+"""While something is on its way, look again after this long even when no event came."""
 
 
 class Key(Record):
@@ -83,5 +110,295 @@ class Desired(Record):
 
 
 def decide(observed: Observed, *, now_seconds: float) -> Desired:
-    """One reconcile, from records to records."""
-    raise NotImplementedError
+    """One reconcile, from records to records. `now_seconds` is Unix time and only dates conditions."""
+    now_text = datetime.fromtimestamp(now_seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        deployment = InferenceDeployment.model_validate(observed.deployment)
+    except ValidationError as error:
+        return _unreadable(observed.deployment, explain_errors(error), now_text)
+    held = deployment.status
+    asks = pool_asks(
+        deployment,
+        observed.inventory,
+        facts_text=observed.facts_text,
+        made_before=held.pools,
+    )
+    settled = tuple(settle(ask, held.pool(ask.pool)) for ask in asks)
+    shares = share_out(deployment.spec.replicas, _claims(settled))
+    live = _live_deployments(observed.children)
+    pools: list[PoolState] = []
+    apply: list[Manifest] = [service_manifest(_owner(deployment))]
+    for each in settled:
+        wanted = shares[each.ask.pool]
+        there = live.get(each.ask.pool)
+        if each.is_planned:
+            apply.extend(_manifests(deployment, each, wanted, there, observed.inventory))
+        pools.append(_state(each, wanted, there, observed.workers))
+    status = status_of(deployment, pools, observed.inventory, now_text=now_text)
+    return Desired(
+        apply=tuple(apply),
+        delete=tuple(_unwanted(deployment, settled, observed)),
+        status=written(status),
+        events=tuple(_events(held, status)),
+        look_again_seconds=LOOK_AGAIN_SECONDS if _is_moving(status) else None,
+    )
+
+
+def _unreadable(raw: Manifest, problems: Sequence[str], now_text: str) -> Desired:
+    metadata = raw.get("metadata", {})
+    held = read_status(raw.get("status"))
+    status = unreadable_status(
+        metadata.get("name", ""),
+        metadata.get("generation", 0),
+        held.conditions,
+        "; ".join(problems) + ".",
+        now_text=now_text,
+    )
+    kept = status.model_copy(
+        update={
+            "pools": held.pools,
+            "replicas": held.replicas,
+            "ready_replicas": held.ready_replicas,
+        }
+    )
+    return Desired(status=written(kept), events=tuple(_events(held, kept)))
+
+
+# ---- pools ---------------------------------------------------------------------------------------
+
+
+def _claims(settled: Sequence[Settled]) -> list[Share]:
+    return [Share(pool=each.ask.pool, wanted=each.ask.wanted, room=_room(each)) for each in settled]
+
+
+def _room(settled: Settled) -> int | None:
+    """A pool without a plan takes none of the workers that nobody assigned."""
+    return settled.ask.room if settled.is_planned else 0
+
+
+def _live_deployments(children: Sequence[Manifest]) -> dict[str, Manifest]:
+    """Live Deployments by the pool they are for."""
+    return {
+        child["metadata"]["labels"][POOL_LABEL]: child
+        for child in children
+        if child["kind"] == "Deployment" and POOL_LABEL in child["metadata"].get("labels", {})
+    }
+
+
+def _manifests(
+    deployment: InferenceDeployment,
+    settled: Settled,
+    wanted: int,
+    live: Manifest | None,
+    inventory: Inventory,
+) -> tuple[Manifest, ...]:
+    """The pool's children, with as many workers as the rollout allows and the strategy it should have."""
+    workload = _workload(deployment, settled)
+    manifests = pool_manifests(workload)
+    plan_id = manifests[0]["metadata"]["annotations"][PLAN_ANNOTATION]
+    workload = workload.model_copy(
+        update={
+            "replicas": _released(wanted, live, plan_id),
+            "spare_card": _may_surge(settled.ask, live, plan_id, inventory),
+        }
+    )
+    return pool_manifests(workload)
+
+
+def _released(wanted: int, live: Manifest | None, plan_id: str) -> int:
+    """One worker first; the others when it is ready. What runs already is not taken down for it."""
+    if wanted <= 1 or live is None:
+        return min(wanted, 1)
+    running = live["spec"].get("replicas", 0)
+    status = live.get("status", {})
+    has_plan = live["metadata"].get("annotations", {}).get(PLAN_ANNOTATION) == plan_id
+    if running > 1 or (has_plan and status.get("readyReplicas", 0) >= 1):
+        return wanted
+    return 1
+
+
+def _may_surge(ask: PoolAsk, live: Manifest | None, plan_id: str, inventory: Inventory) -> bool:
+    """Whether a rollout may start the new worker before the old one stops: decided when it begins."""
+    if live is None:
+        return False
+    if live["metadata"].get("annotations", {}).get(PLAN_ANNOTATION) == plan_id:
+        rolling = live["spec"].get("strategy", {}).get("rollingUpdate", {})
+        return bool(rolling.get("maxSurge", 0))
+    return any(
+        node.free >= ask.cards for node in inventory.nodes if node.gpu.product == ask.gpu_product
+    )
+
+
+def _workload(deployment: InferenceDeployment, settled: Settled) -> PoolWorkload:
+    spec, ask, plan = deployment.spec, settled.ask, settled.plan
+    request = ask.request
+    if plan is None or request is None:
+        raise ValueError(f"pool {ask.pool} has no plan to write down")
+    pool, engine, worker = ask.spec, spec.engines.of(ask.engine), spec.worker
+    release = release_of(spec, pool)
+    token = worker.hf_token_secret
+    return PoolWorkload(
+        owner=_owner(deployment),
+        pool=ask.pool,
+        plan=plan,
+        replicas=0,
+        image=spec.image_of(pool) or "",
+        release=Release.of(release) if release else None,
+        model_name=spec.model.name,
+        source=parse_source(model_uri(spec, ask.engine) or ""),
+        gpu=request.gpu,
+        match_labels=_match_labels(request.gpu),
+        extra_args=(*engine.extra_args, *pool.extra_args),
+        env=_environment(engine.env, pool.env),
+        hf_token_secret=SecretKey(name=token.name, key=token.key) if token else None,
+        cpu_request=None if worker.cpu is None else str(worker.cpu),
+        node_selector=_named(worker.node_selector),
+        tolerations=tuple(each.to_json() for each in worker.tolerations),
+        image_pull_secrets=tuple(secret.name for secret in worker.image_pull_secrets),
+        priority_class_name=worker.priority_class_name,
+        runtime_class_name=worker.runtime_class_name,
+        scheduler_name=worker.scheduler_name,
+        pod_labels=_named(worker.labels),
+        pod_annotations=_named(worker.annotations),
+        template_revision=settled.revision,
+        run_as_user=worker.run_as_user or NONROOT_USER,
+    )
+
+
+def _match_labels(gpu: GpuFacts) -> tuple[Named, ...]:
+    """The label that picks nodes of this type, from the type alone.
+
+    Not from the nodes in sight: one that comes or goes must not change a pod template.
+    """
+    if gpu.vendor is GpuVendor.AMD:
+        return (Named(name="amd.com/gpu.product-name", value=gpu.product),)
+    label = f"{gpu.resource}.product" if "/mig-" in gpu.resource else "nvidia.com/gpu.product"
+    return (Named(name=label, value=gpu.product),)
+
+
+def _named(pairs: Mapping[str, str]) -> tuple[Named, ...]:
+    return tuple(Named(name=name, value=pairs[name]) for name in sorted(pairs))
+
+
+def _environment(engine: Sequence[EnvSpec], pool: Sequence[EnvSpec]) -> tuple[EnvVar, ...]:
+    """The engine's variables, then the pool's; of one name the pool's counts."""
+    chosen = {variable.name: variable for variable in (*engine, *pool)}
+    return tuple(
+        EnvVar(
+            name=variable.name,
+            value=variable.value,
+            secret=SecretKey(
+                name=variable.value_from.secret_key_ref.name,
+                key=variable.value_from.secret_key_ref.key,
+            )
+            if variable.value_from
+            else None,
+        )
+        for variable in chosen.values()
+    )
+
+
+def _owner(deployment: InferenceDeployment) -> OwnerRef:
+    metadata = deployment.metadata
+    return OwnerRef(
+        api_version=deployment.api_version,
+        kind=deployment.kind,
+        name=metadata.name,
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+    )
+
+
+def _state(
+    settled: Settled, wanted: int, live: Manifest | None, workers: Sequence[WorkerFacts]
+) -> PoolState:
+    status = live.get("status", {}) if live else {}
+    total, updated = status.get("replicas", 0), status.get("updatedReplicas", 0)
+    return PoolState(
+        settled=settled,
+        wanted=wanted,
+        workers=tuple(worker for worker in workers if worker.pool == settled.ask.pool),
+        updated=updated,
+        is_rolling=live is not None and total > 0 and updated < min(total, wanted),
+    )
+
+
+def _unwanted(
+    deployment: InferenceDeployment, settled: Sequence[Settled], observed: Observed
+) -> Iterator[ChildRef]:
+    """Children of pools that nobody wants any more.
+
+    Where Plimsoll makes the pools, one whose GPU type is out of sight is kept: that we do not see
+    its nodes is no reason to take its workers down.
+    """
+    asked = {each.ask.pool for each in settled}
+    in_sight = {gpu.product for gpu in observed.inventory.types()}
+    for child in observed.children:
+        pool = child["metadata"].get("labels", {}).get(POOL_LABEL)
+        if pool is None or pool in asked:
+            continue
+        if not deployment.spec.pools:
+            held = deployment.status.pool(pool)
+            if held is None or held.gpu_product not in in_sight:
+                continue
+        yield ChildRef(
+            api_version=child["apiVersion"],
+            kind=child["kind"],
+            namespace=child["metadata"]["namespace"],
+            name=child["metadata"]["name"],
+        )
+
+
+# ---- telling -------------------------------------------------------------------------------------
+
+
+def _events(
+    before: InferenceDeploymentStatus, after: InferenceDeploymentStatus
+) -> Iterator[Announcement]:
+    """One event for each pool whose plan or refusal changed, and one for a spec that cannot be read."""
+    for pool in after.pools:
+        old = before.pool(pool.name)
+        if pool.refusal is not None:
+            if old is None or old.refusal != pool.refusal:
+                yield Announcement(
+                    type="Warning",
+                    reason="PlanRefused",
+                    message=f"{pool.name}: {pool.refusal.reason.value}: {pool.refusal.sentence()}",
+                )
+        elif pool.plan is not None and (old is None or old.plan != pool.plan):
+            yield Announcement(
+                type="Normal",
+                reason="PlanAccepted",
+                message=f"{pool.name}: {pool.plan.explanation}",
+            )
+    stalled = _condition(after, "Stalled")
+    if stalled and stalled.reason == "SpecInvalid":
+        known = _condition(before, "Stalled")
+        if known is None or known.message != _message(after, "Planned"):
+            yield Announcement(
+                type="Warning", reason="SpecInvalid", message=_message(after, "Planned")
+            )
+
+
+def _condition(status: InferenceDeploymentStatus, name: str) -> Condition | None:
+    return next((each for each in status.conditions if each.type == name), None)
+
+
+def _message(status: InferenceDeploymentStatus, name: str) -> str:
+    found = _condition(status, name)
+    return found.message if found else ""
+
+
+def _is_moving(status: InferenceDeploymentStatus) -> bool:
+    return _condition(status, "Reconciling") is not None
+
+
+__all__ = [
+    "Announcement",
+    "ChildRef",
+    "Desired",
+    "Key",
+    "Observed",
+    "decide",
+    "pool_object_name",
+]

@@ -1,0 +1,102 @@
+"""An operator upgrade moves no pods: a plan that was accepted is kept while it fits."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+import stories
+import worlds
+from plimsoll.decide import Desired
+from plimsoll.facts.gpu import Inventory
+from plimsoll.units import MIB
+
+EXAMPLES = ("mixed-fleet", "chat-and-batch")
+
+
+def _as_an_older_planner_left_it(name: str) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """The object and its children after a planner that chose fewer sequences and other words."""
+    raw = stories.example(name)
+    desired = stories.think(raw)
+    assert desired.status is not None
+    for pool in desired.status["pools"]:
+        pool["plan"]["explanation"] = "An older planner's words."
+        pool["plan"]["notes"] = []
+        for flag in pool["plan"]["flags"]:
+            if flag["name"] in ("--max-num-seqs", "--cache-ram"):
+                flag["value"] = "3"
+        pool["plan"]["concurrency"]["maxNumSeqs"] = 3
+    raw["status"] = desired.status
+    second = stories.think(raw)
+    return stories.applied(raw, second)
+
+
+def _templates(desired: Desired) -> dict[str, Any]:
+    return {pool: d["spec"]["template"] for pool, d in stories.deployments(desired).items()}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_accepted_plan_is_kept_by_a_newer_planner(name: str) -> None:
+    raw, children = _as_an_older_planner_left_it(name)
+    desired = stories.think(raw, children=children)
+    live = {
+        child["metadata"]["labels"]["plimsoll.dev/pool"]: child["spec"]["template"]
+        for child in children
+        if child["kind"] == "Deployment"
+    }
+    assert _templates(desired) == live
+    fresh = deepcopy(raw)
+    del fresh["status"]
+    assert _templates(stories.think(fresh)) != live
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_changed_spec_replaces_it(name: str) -> None:
+    raw, children = _as_an_older_planner_left_it(name)
+    raw["spec"]["kvCache"] = {"dtype": "auto"}
+    raw["spec"]["traffic"] = {
+        "promptTokens": {"p50": 100, "p99": 200},
+        "outputTokens": {"p50": 100, "p99": 200},
+    }
+    before = _templates(stories.think(stories.example(name)))
+    assert _templates(stories.think(raw, children=children)) != before
+
+
+def test_facts_under_which_it_does_not_fit_replace_it() -> None:
+    raw, children = _as_an_older_planner_left_it("mixed-fleet")
+    taken = _with_held(stories.MIXED, 4000 * MIB)
+    desired = stories.think(raw, taken, children=children)
+    assert desired.status is not None
+    assert desired.status["pools"][0]["plan"]["explanation"] != "An older planner's words."
+
+
+def test_facts_under_which_it_still_fits_do_not() -> None:
+    raw, children = _as_an_older_planner_left_it("mixed-fleet")
+    desired = stories.think(raw, _with_held(stories.MIXED, 100 * MIB), children=children)
+    assert desired.status is not None
+    assert desired.status["pools"][0]["plan"]["explanation"] == "An older planner's words."
+
+
+def _with_held(inventory: Inventory, held_bytes: int) -> Inventory:
+    return inventory.model_copy(
+        update={
+            "nodes": tuple(
+                node.model_copy(
+                    update={"gpu": node.gpu.model_copy(update={"held_by_others_bytes": held_bytes})}
+                )
+                for node in inventory.nodes
+            )
+        }
+    )
+
+
+def test_a_status_that_cannot_be_read_is_as_good_as_none() -> None:
+    raw = stories.example("mixed-fleet")
+    raw["status"] = {"pools": [{"name": "a6000-tp4", "plan": {"engine": "vllm"}}], "new": 1}
+    assert stories.think(raw).status == stories.think(stories.example("mixed-fleet")).status
+
+
+def test_the_fleet_has_the_cards_of_the_story() -> None:
+    assert worlds.card("rtx-a6000").product in {gpu.product for gpu in stories.MIXED.types()}
