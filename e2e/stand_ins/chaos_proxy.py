@@ -1,0 +1,243 @@
+"""A wire to the API server that breaks where a story wants it to.
+
+    with ChaosProxy.to(cluster) as wire:
+        kubeconfig = wire.kubeconfig(cluster.service_account_kubeconfig(namespace, name))
+        wire.break_at(3, Moment.AFTER, operator.kill)
+
+HTTPS on loopback in front (plain HTTP without an identity, but then client-go keeps its token to
+itself), HTTPS behind; tokens and watches pass through. It counts what may change something (POST,
+PUT, PATCH, DELETE) from one, and runs a callback at a chosen one: BEFORE means that the API server
+never hears of it, AFTER that it has answered and the client never learns.
+"""
+
+from __future__ import annotations
+
+import enum
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import aiohttp
+import yaml
+from aiohttp import web
+from yarl import URL
+
+from controlplane.cluster import ControlPlane
+from controlplane.pki import Identity, write_kubeconfig
+from stand_ins.background import Background
+
+MUTATING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+# A question in a POST's clothes: it changes nothing.
+QUESTIONS: Final = ("accessreviews", "rulesreviews", "selfsubjectreviews", "tokenreviews")
+HOP_BY_HOP: Final = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "upgrade"}
+)
+LEASES: Final = "/apis/coordination.k8s.io/"  # renewed by the clock, so they would blur the count
+
+
+class Moment(enum.Enum):
+    """When the wire breaks, seen from the API server's answer to the request."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One request that may have changed something."""
+
+    number: int
+    method: str
+    path: str
+
+
+@dataclass(frozen=True)
+class BreakPoint:
+    """At which mutation, on which side of it, and what happens then."""
+
+    number: int
+    moment: Moment
+    callback: Callable[[], object]
+
+
+class ChaosProxy(Background):
+    """One wire between one client and the API server."""
+
+    def __init__(
+        self,
+        api_url: str,
+        *,
+        ca: Path,
+        identity: Identity | None = None,
+        ignoring: Sequence[str] = (LEASES,),
+    ) -> None:
+        super().__init__("wire")
+        self._ignoring = tuple(ignoring)
+        self._api_url = api_url.rstrip("/")
+        self._ca = ca
+        self._front = None if identity is None else serving(identity)
+        self._tls = ssl.create_default_context(cafile=str(ca))
+        self._mutations: list[Mutation] = []
+        self._break_points: list[BreakPoint] = []
+        self._refusing_status: int | None = None
+        self._port = 0
+
+    @classmethod
+    def to(cls, cluster: ControlPlane) -> Self:
+        """With the API server's own certificate in front."""
+        return cls(cluster.api_url, ca=cluster.ca_file, identity=cluster.api_identity)
+
+    # ---- what stories ask for -------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self._front else 'http'}://127.0.0.1:{self._port}"
+
+    @property
+    def mutations(self) -> tuple[Mutation, ...]:
+        """In the order in which they came, those that never got through included."""
+        return tuple(self._mutations)
+
+    def kubeconfig(self, source: Path) -> Path:
+        """The source's user and token, this wire's address; written beside it."""
+        document = yaml.safe_load(source.read_text())
+        user, context = document["users"][0], document["contexts"][0]["context"]
+        return write_kubeconfig(
+            source.with_name(f"{source.name}.wire"),
+            server=self.url,
+            user=user["name"],
+            ca=self._ca if self._front else None,
+            credentials=user["user"],
+            namespace=context.get("namespace", "default"),
+        )
+
+    def forget(self) -> None:
+        """Count from one again, with no break points."""
+        self._break_points.clear()
+        self._mutations.clear()
+
+    def break_at(self, number: int, moment: Moment, callback: Callable[[], object]) -> None:
+        """At the mutation of this number run `callback` in a thread, then drop the connection."""
+        self._break_points.append(BreakPoint(number, moment, callback))
+
+    def refuse(self, status: int | None = None) -> None:
+        """Answer nothing: no one listens and open connections end; or `status` to everything."""
+        self._refusing_status = status
+        if status is None:
+            self._run(self._close_door())
+
+    def recover(self) -> None:
+        """The same address works again."""
+        self._refusing_status = None
+        if not self._is_listening:
+            self._run(self._open_door())
+
+    # ---- its life -------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        # no time-out: a watch is as long as its asker wants
+        self._upstream = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._tls, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        )
+        self._server = web.Server(self._pass_on, handler_cancellation=True)
+        await self._open_door()
+
+    async def _stop(self) -> None:
+        await self._close_door()
+        await self._server.shutdown(timeout=0)
+        await self._upstream.close()
+
+    @property
+    def _is_listening(self) -> bool:
+        return self._door.is_serving()
+
+    async def _open_door(self) -> None:
+        self._door = await self._loop.create_server(
+            self._server, "127.0.0.1", self._port, reuse_address=True, ssl=self._front
+        )
+        self._port = self._door.sockets[0].getsockname()[1]
+
+    async def _close_door(self) -> None:
+        self._door.close()
+        for connection in list(self._server.connections):
+            connection.force_close()
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    # ---- one request ----------------------------------------------------------------------------
+
+    async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._refusing_status is not None:
+            return refusal(self._refusing_status)
+        body = await request.content.read()
+        number = self._count(request)
+        if await self._breaks(number, Moment.BEFORE):
+            return hang_up(request)
+        try:
+            return await self._forward(request, body, number)
+        except aiohttp.ClientError:  # the API server went away, so does the wire
+            return hang_up(request)
+
+    async def _forward(
+        self, request: web.BaseRequest, body: bytes, number: int | None
+    ) -> web.StreamResponse:
+        async with self._upstream.request(
+            request.method,
+            URL(f"{self._api_url}{request.raw_path}", encoded=True),
+            data=body or None,
+            headers=passed(request.headers),
+            allow_redirects=False,
+        ) as answer:
+            if await self._breaks(number, Moment.AFTER):
+                return hang_up(request)
+            response = web.StreamResponse(status=answer.status, headers=passed(answer.headers))
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+    def _count(self, request: web.BaseRequest) -> int | None:
+        """Its number among the mutations, from one; None when it is none."""
+        is_mutation = request.method in MUTATING and "dryRun" not in request.query
+        if not is_mutation or request.path.endswith(QUESTIONS):
+            return None
+        if request.path.startswith(self._ignoring):
+            return None
+        number = len(self._mutations) + 1
+        self._mutations.append(Mutation(number, request.method, request.path))
+        return number
+
+    async def _breaks(self, number: int | None, moment: Moment) -> bool:
+        broken = [p for p in self._break_points if (p.number, p.moment) == (number, moment)]
+        for point in broken:
+            await self._loop.run_in_executor(None, point.callback)
+        return bool(broken)
+
+
+def serving(identity: Identity) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(identity.certificate, identity.key)
+    return context
+
+
+def passed(headers: Any) -> list[tuple[str, str]]:
+    """What concerns the two ends and not the wire between."""
+    return [(name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP]
+
+
+def refusal(status: int) -> web.Response:
+    """An answer that a client of Kubernetes understands."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
+    return web.json_response(body, status=status, headers={"Retry-After": "1"})
+
+
+def hang_up(request: web.BaseRequest) -> web.Response:
+    """Drop the connection without a word; the response goes nowhere."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=502)
