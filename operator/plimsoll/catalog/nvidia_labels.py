@@ -198,6 +198,8 @@ def _nvidia_facts(labels: Labels, product: str, memory_key: str, resource: str) 
     if total_bytes is None:
         return None
     reserved, reserved_confidence, why = reserved_bytes(product, total_bytes)
+    if reserved >= total_bytes:
+        return None
     fp8 = known.fp8 if known else fp8_of(numbers) if numbers else Fp8.UNKNOWN
     bf16 = known.bf16 if known else numbers >= (8, 0) if numbers else None
     worst = max(confidence, reserved_confidence, key=list(Confidence).index)
@@ -244,7 +246,7 @@ def _label_mib(label: str | None) -> int | None:
     """GFD writes a bare number of MiB; people also write 80Gi. None when it says nothing."""
     if label is None:
         return None
-    if label.strip().isdigit():
+    if label.strip().isdecimal():
         return int(label) or None
     try:
         return parse_bytes(label) // MIB or None
@@ -283,13 +285,13 @@ def with_provenance(gpu: GpuFacts, confidence: Confidence, detail: str) -> GpuFa
 def count(values: Mapping[str, str], key: str) -> int:
     """A whole number among labels or resources; 0 where there is none."""
     text = values.get(key, "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _capability(labels: Labels) -> str | None:
     major = labels.get("nvidia.com/gpu.compute.major", "")
     minor = labels.get("nvidia.com/gpu.compute.minor", "0")
-    return f"{major}.{minor}" if major.isdigit() and minor.isdigit() else None
+    return f"{major}.{minor}" if major.isdecimal() and minor.isdecimal() else None
 
 
 def _numbers(capability: str | None) -> tuple[int, int] | None:

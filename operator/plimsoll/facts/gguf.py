@@ -48,6 +48,11 @@ class _Model:
         self.header = header
         self.architecture = header.architecture
         self.blocks = self.number("block_count")
+        if self.blocks > len(header.tensors):
+            raise _NotUnderstoodError(
+                f"block_count is {self.blocks}, more than the {len(header.tensors)} tensors; of a split "
+                "model all parts are needed."
+            )
         self.heads = self.largest("attention.head_count")
 
     def facts(self, name: str) -> GgufFacts:
@@ -55,7 +60,7 @@ class _Model:
         kinds = self._kinds()
         block_bytes, outside = _sorted_out(self.header.tensors, self.blocks)
         embedding = outside.get("token_embd.weight")
-        if embedding is None:
+        if embedding is None or not embedding.shape:
             raise _NotUnderstoodError("it has no tensor token_embd.weight; it is no whole model.")
         is_tied = "output.weight" not in outside
         output = sum(t.bytes for n, t in outside.items() if n.startswith("output"))

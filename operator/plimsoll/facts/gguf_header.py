@@ -136,6 +136,7 @@ _MOST_DIMENSIONS: Final = 4  # ggml/include/ggml.h GGML_MAX_DIMS
 _MOST_ITEMS: Final = 2**20
 _LONGEST_ARRAY: Final = 2**28
 _LONGEST_TEXT: Final = 2**26
+_DEEPEST_ARRAY: Final = 8
 _KEPT_ARRAY: Final = 4096  # per-layer lists are kept, vocabularies are passed over
 _STEP: Final = 2**20
 
@@ -207,7 +208,7 @@ class _Reader:
             raise self.error(f"{key} has value type {kind}, which the format does not have")
         return _SCALARS[kind]
 
-    def _array(self, key: str) -> MetadataValue:
+    def _array(self, key: str, depth: int = 1) -> MetadataValue:
         kind: int = self.number("<I", key)
         length: int = self.number("<Q", key)
         if length > _LONGEST_ARRAY:
@@ -217,8 +218,10 @@ class _Reader:
                 self.skip(self.number("<Q", key), key)
             return None
         if kind == _ARRAY:
+            if depth == _DEEPEST_ARRAY:
+                raise self.error(f"{key} has lists in lists, deeper than any model has")
             for _ in range(length):
-                self._array(key)
+                self._array(key, depth + 1)
             return None
         form = self._form(kind, key)
         if length > _KEPT_ARRAY:

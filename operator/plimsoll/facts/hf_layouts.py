@@ -16,6 +16,9 @@ from plimsoll.facts.model import KvGroup, KvKind
 
 Config = Mapping[str, Any]
 
+MOST_LAYERS: Final = 10_000
+"""Far above any model; stops a broken config from being read as gigabytes of layers."""
+
 
 class NotUnderstoodError(ValueError):
     """Says in one sentence what is missing or strange in a config."""
@@ -76,6 +79,10 @@ def kv_groups(config: Config) -> tuple[KvGroup, ...]:
     architecture = architecture_of(config)
     family = family_of(architecture)
     text = text_config(config)
+    if whole_number(text, "num_hidden_layers") > MOST_LAYERS:
+        raise NotUnderstoodError(
+            f"num_hidden_layers is {text['num_hidden_layers']}, which no model has."
+        )
     for name, meaning in _STRANGE.items():
         if text.get(name) and name not in family.understands:
             raise NotUnderstoodError(

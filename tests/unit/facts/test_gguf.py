@@ -175,6 +175,14 @@ def test_the_error_names_the_file(tmp_path: Path) -> None:
             b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 4, 2**60),
             "which no model has",
         ),
+        (
+            b"GGUF"
+            + struct.pack("<IQQ", 3, 0, 1)
+            + text("k")
+            + struct.pack("<I", 9)
+            + struct.pack("<IQ", 9, 1) * 2000,
+            "lists in lists",
+        ),
         (gguf({}, [("t", [1, 1, 1, 1, 1], "F32")]), "5 dimensions"),
         (gguf({}, [("t", [100], "Q6_K")]), "not whole Q6_K blocks"),
         (
@@ -373,6 +381,7 @@ def test_the_width_follows_from_the_heads_when_it_is_not_given() -> None:
         ("llama.pooling_type", 1, "embeds"),
         ("general.architecture", "newarch", "newarch.block_count is not given"),
         ("llama.block_count", 33, "at block 32"),
+        ("llama.block_count", 2**31, "more than the 36 tensors"),
         ("llama.attention.head_count_kv", [8] * 3, "3 items for 32 blocks"),
         ("llama.context_length", "long", "llama.context_length is 'long'"),
     ],

@@ -203,6 +203,12 @@ def test_a_field_that_is_missing_or_strange_is_named(field: str, value: object) 
     assert "whole number" in message
 
 
+def test_a_number_of_layers_that_no_model_has_is_refused_at_once() -> None:
+    assert "num_hidden_layers is 1000000000000" in refusal_of(
+        {**LLAMA, "num_hidden_layers": 10**12}
+    )
+
+
 def test_heads_that_are_not_given_are_all_query_heads() -> None:
     config = {k: v for k, v in LLAMA.items() if k != "num_key_value_heads"}
     assert [32] == [group.kv_heads for group in kv_groups(config)]
