@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from typing import Final
+
 from plimsoll.plan.records import Lane
+
+DEFAULT_LENGTH_TOKENS: Final = 8192
+"""Planned for when neither a length nor traffic is given, and the model allows it."""
 
 
 def length_from_traffic(lanes: Sequence[Lane], longest: int) -> int:

@@ -15,14 +15,12 @@ from plimsoll.engines.llama_cpp.context import (
 )
 from plimsoll.facts.model import GgufFacts
 from plimsoll.facts.record import Record
-from plimsoll.plan.length import length_from_traffic
+from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_from_traffic
 from plimsoll.plan.records import PlanRequest, Reason, Refusal
 
 CACHE_TYPES: Final = {"auto": "f16", "f16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 """kvCache.dtype to --cache-type-k and -v; llama.cpp's CUDA kernels are built for equal pairs of these
 (GGML_CUDA_FA_ALL_QUANTS is off by default)."""
-DEFAULT_LENGTH_TOKENS: Final = 8192
-"""Planned for when neither a length nor traffic is given, and the model allows it."""
 FEWEST_LAYERS: Final = 2
 """The output and one block; with less the card would only multiply for the host."""
 

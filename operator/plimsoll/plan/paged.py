@@ -14,7 +14,7 @@ from plimsoll.facts.record import Named, Record
 from plimsoll.facts.source import Confidence
 from plimsoll.plan import ledger, paged_words
 from plimsoll.plan.concurrency import Load, expected_sequences, largest, load_of
-from plimsoll.plan.length import length_from_traffic
+from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_from_traffic
 from plimsoll.plan.records import (
     Concurrency,
     Guarantee,
@@ -29,9 +29,6 @@ from plimsoll.units import GIB, gib
 MOST_SEQUENCES: Final = ((70 * GIB, 1024), (0, 256))
 """max_num_seqs is never pinned above vLLM's own default: 1024 on cards of 70 GiB and more, else 256
 (0.33.0, engine/arg_utils.py)."""
-
-DEFAULT_LENGTH_TOKENS: Final = 8192
-"""Planned for when neither a length nor traffic is given, and the model allows it."""
 
 
 class Sizing(Record):

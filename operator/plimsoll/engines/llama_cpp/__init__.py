@@ -1,0 +1,1 @@
+"""llama.cpp's habits: cells of a fixed cache per slot, layers kept on the card, flags by build."""
