@@ -42,6 +42,10 @@ VENDOR_TAINTS: Final = {
 }
 """The taint that keeps other pods off nodes with cards; MIG slices share their node's."""
 
+WHOLE_CARD: Final = "nvidia.com/gpu"
+CARDS_LABEL: Final = "nvidia.com/gpu.count"
+"""Cards of a node as GPU feature discovery counts them."""
+
 NCCL_SHM_BYTES: Final = GIB
 """NVIDIA asks for --shm-size=1g (NCCL user guide, Troubleshooting, Shared Memory)."""
 QUEUE_SHM_BYTES: Final = 256 * MIB
@@ -144,8 +148,8 @@ def _pod_spec(workload: PoolWorkload) -> Manifest:
             *workload.tolerations,
         ],
     }
-    affinity = _node_affinity(workload.match_labels)
-    if affinity is not None:
+    affinity = _node_affinity(workload.match_labels) | _tight_fit(workload)
+    if affinity:
         spec["affinity"] = {"nodeAffinity": affinity}
     if workload.node_selector:
         spec["nodeSelector"] = {
@@ -275,18 +279,28 @@ def _mounts(workload: PoolWorkload) -> list[Manifest]:
     ]
 
 
-def _node_affinity(labels: tuple[Named, ...]) -> Manifest | None:
+def _node_affinity(labels: tuple[Named, ...]) -> Manifest:
     """Only nodes that carry one of the given values of each label; in whatever order they came."""
     values: dict[str, set[str]] = {}
     for entry in labels:
         values.setdefault(entry.name, set()).add(entry.value)
     if not values:
-        return None
+        return {}
     expressions = [
         {"key": name, "operator": "In", "values": sorted(values[name])} for name in sorted(values)
     ]
     term = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
     return {"requiredDuringSchedulingIgnoredDuringExecution": term}
+
+
+def _tight_fit(workload: PoolWorkload) -> Manifest:
+    """Rather a node with just as many cards: one card taken from four leaves no room for a worker of
+    four, and the default scheduler spreads pods over the emptiest nodes."""
+    if workload.gpu.resource != WHOLE_CARD:
+        return {}
+    just_enough = {"key": CARDS_LABEL, "operator": "In", "values": [str(workload.plan.cards)]}
+    preference = {"weight": 100, "preference": {"matchExpressions": [just_enough]}}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}
 
 
 def _by_name(entry: Named) -> str:

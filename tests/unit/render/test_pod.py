@@ -240,8 +240,23 @@ def test_the_pod_runs_only_where_the_cards_are(vllm: PoolWorkload) -> None:
     ]
 
 
-def test_nodes_without_demands_get_no_affinity(vllm: PoolWorkload) -> None:
-    assert "affinity" not in pod_of(vllm.model_copy(update={"match_labels": ()}))
+def test_nodes_without_demands_get_no_requirement(vllm: PoolWorkload) -> None:
+    affinity = pod_of(vllm.model_copy(update={"match_labels": ()}))["affinity"]["nodeAffinity"]
+    assert list(affinity) == ["preferredDuringSchedulingIgnoredDuringExecution"]
+
+
+def test_a_node_with_just_enough_cards_is_preferred(vllm: PoolWorkload) -> None:
+    affinity = pod_of(vllm)["affinity"]["nodeAffinity"]
+    (preferred,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["preference"]["matchExpressions"] == [
+        {"key": "nvidia.com/gpu.count", "operator": "In", "values": [str(vllm.plan.cards)]}
+    ]
+
+
+def test_slices_have_no_preference(vllm: PoolWorkload) -> None:
+    gpu = vllm.gpu.model_copy(update={"resource": "nvidia.com/mig-1g.10gb"})
+    affinity = pod_of(vllm.model_copy(update={"gpu": gpu}))["affinity"]["nodeAffinity"]
+    assert list(affinity) == ["requiredDuringSchedulingIgnoredDuringExecution"]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from goldens import FOLDER, assert_golden
 from plimsoll.engines.base import Flag
 from plimsoll.facts.record import Named
 from plimsoll.render.labels import pool_selector
@@ -15,20 +14,18 @@ from plimsoll.render.source import parse_source
 from plimsoll.render.text import to_yaml
 from plimsoll.render.workload import NEWEST_REVISION, REVISIONS, plan_digest, pool_manifests
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 
-
-def test_revision_1_writes_the_bytes_that_it_always_wrote(
+def test_golden_revision_1_writes_the_bytes_that_it_always_wrote(
     vllm: PoolWorkload, llama_cpp: PoolWorkload
 ) -> None:
     """Running workers were made from these bytes: when this fails, add revision 2 and keep 1."""
     text = to_yaml((*pool_manifests(vllm), *pool_manifests(llama_cpp)))
-    assert (GOLDEN / "workload-revision-1.yaml").read_text(encoding="utf-8") == text
+    assert_golden("workload-revision-1.yaml", text)
 
 
 def test_every_revision_has_a_golden_file() -> None:
     assert {f"workload-revision-{number}.yaml" for number in REVISIONS} == {
-        path.name for path in GOLDEN.glob("workload-revision-*.yaml")
+        path.name for path in FOLDER.glob("workload-revision-*.yaml")
     }
     assert NEWEST_REVISION in REVISIONS
 
