@@ -1,0 +1,163 @@
+"""Which command did a person ask for?
+
+Only the module of that command is imported, so `plimsoll plan` starts without kopf, kubernetes,
+aiohttp or rich.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Final, NamedTuple, NoReturn, Protocol, cast
+
+from plimsoll import __version__
+from plimsoll.cli.exits import BadInputError, Exit
+
+
+class Command(NamedTuple):
+    """One word after `plimsoll`, and the sentence that `plimsoll --help` says about it."""
+
+    name: str
+    summary: str
+
+
+class CommandModule(Protocol):
+    """What plimsoll/cli/NAME.py holds for the command NAME."""
+
+    EPILOG: str
+    """Examples and exit codes, below the options in --help."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it, and give the exit code. Raises BadInputError for what cannot be read as meant."""
+
+
+COMMANDS: Final = (
+    Command("plan", "what fits on each card, with which flags, and where every byte goes"),
+    Command("explain", "the same as a picture: a bar in the terminal, or an SVG file"),
+    Command("render", "the exact manifests that the operator would apply"),
+    Command("facts", "what a model's files say about its memory, to carry in a manifest"),
+    Command("generate", "write the CRDs and the chart's generated parts from the code"),
+    Command("run", "start the operator (in a pod, or on a laptop with a kubeconfig)"),
+    Command("version", "print the version"),
+)
+
+_DESCRIPTION: Final = """\
+A load line for LLM inference workers: this much context, this many sequences, this many layers on
+this card, and no more. plan, explain, render and facts work offline: they need no cluster.
+"""
+_EPILOG: Final = """\
+start with:
+  plimsoll plan -f docs/examples/edge-assistant.yaml
+  plimsoll plan --help
+
+exit codes:
+  0  done, everything fits
+  2  bad input: the message on stderr names the field, the value and the way out
+  3  read and understood, and refused: the output says why and what would fit
+"""
+SHORT_LIVED: Final = frozenset({"plan", "explain", "render", "facts", "version"})
+"""Commands over which nobody should wait: they start and end as fast as Python lets them."""
+_INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells count."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code; argv without the program's own name.
+
+    Without argv this is the whole process, and a short-lived command ends it here.
+    """
+    if argv is not None:
+        return _main(list(argv))
+    words = sys.argv[1:]
+    if not words or words[0] not in SHORT_LIVED:
+        return _main(words)
+    gc.disable()  # what lives this long is not worth collecting: 4 % of `plimsoll plan`
+    _skip_pydantic_plugins()
+    return _leave(_main(words))
+
+
+def _main(words: list[str]) -> int:
+    try:
+        arguments = _parser(words).parse_args(words)
+    except SystemExit as leaving:  # --help, or arguments that argparse has already complained about
+        return leaving.code if isinstance(leaving.code, int) else Exit.BAD_INPUT
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FITS
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return code
+
+
+def _skip_pydantic_plugins() -> None:
+    """Before its first model pydantic asks importlib.metadata for plugins among all installed packages,
+    even where PYDANTIC_DISABLE_PLUGINS forbids them: 8 % of `plimsoll plan`. We use none, so it finds
+    an empty list in place of its loader (pydantic 2.14, plugin/_loader.py); were the module renamed, the
+    only effect would be that it looks again.
+    """
+    loader = ModuleType("pydantic.plugin._loader")
+    vars(loader)["get_plugins"] = tuple
+    sys.modules.setdefault(loader.__name__, loader)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without taking a hundred classes apart: 12 % of `plimsoll plan`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "version":
+        print(f"plimsoll {__version__}")
+        return Exit.FITS
+    try:
+        return _module(arguments.command).run(arguments)
+    except BadInputError as error:
+        print(f"plimsoll {arguments.command}: {error}", file=sys.stderr)
+        return Exit.BAD_INPUT
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="plimsoll",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"plimsoll {__version__}")
+    commands = parser.add_subparsers(
+        prog="plimsoll", dest="command", metavar="COMMAND", required=True
+    )
+    chosen = next((word for word in words if not word.startswith("-")), "")
+    for command in COMMANDS:
+        below = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if command.name == chosen and command.name != "version":
+            module = _module(command.name)
+            below.epilog = module.EPILOG
+            module.add_arguments(below)
+    return parser
+
+
+def _module(name: str) -> CommandModule:
+    return cast(CommandModule, importlib.import_module(f"plimsoll.cli.{name}"))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

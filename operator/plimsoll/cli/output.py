@@ -1,0 +1,43 @@
+"""How is plain data printed for the next program in the pipe?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+
+class Form(StrEnum):
+    """What -o takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def as_text(data: Any, form: Form) -> str:
+    """The data as JSON or YAML, keys in the order they were put in. Ends with a newline."""
+    if form is Form.JSON:
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return as_yaml(data)
+
+
+def as_yaml(data: Any) -> str:
+    """One YAML document."""
+    import yaml  # noqa: PLC0415 - JSON output does without
+
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return yaml.dump(
+        data,
+        Dumper=dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+        default_flow_style=False,
+    )
+
+
+def as_documents(objects: Sequence[Any]) -> str:
+    """Several YAML documents, as kubectl reads them."""
+    return "---\n".join(as_yaml(one) for one in objects)
