@@ -74,6 +74,7 @@ class Request:
     use: Use
     code: int
     at_seconds: float
+    is_allowed: bool = True  # by RBAC; a namespace that is going refuses with the same 403
     message: str = ""
     question: Mapping[str, Any] | None = None  # of a SubjectAccessReview
 
@@ -126,7 +127,7 @@ class AuditLog:
             asked = request.question
             if asked is not None and asked["user"] == user and asked["is_allowed"]:
                 used.add(asked["use"])
-            if request.user != user or request.code == FORBIDDEN:
+            if request.user != user or not request.is_allowed:
                 continue
             used.add(request.use)
             if request.use.verb == "patch" and request.code == CREATED:
@@ -134,8 +135,8 @@ class AuditLog:
         return frozenset(use for use in used if (use.group, use.resource) not in GIVEN_TO_ALL)
 
     def denied(self, user: str, since_seconds: float = 0.0) -> frozenset[Use]:
-        """What this user was refused with 403, by the API server or on a kubelet's question."""
-        refused = {r.use for r in self.requests(user, since_seconds) if r.code == FORBIDDEN}
+        """What this user has no right to but asked for, of the API server or of a kubelet."""
+        refused = {r.use for r in self.requests(user, since_seconds) if not r.is_allowed}
         for request in self.requests(since_seconds=since_seconds):
             asked = request.question
             if asked is not None and asked["user"] == user and not asked["is_allowed"]:
@@ -168,9 +169,18 @@ def read_line(line: str) -> Request | None:
         use=use,
         code=int(status.get("code", 0)),
         at_seconds=received.timestamp(),
+        is_allowed=_is_allowed(event),
         message=status.get("message", ""),
         question=_question(event) if use.resource == "subjectaccessreviews" else None,
     )
+
+
+def _is_allowed(event: Mapping[str, Any]) -> bool:
+    """What the authoriser decided; without its word a 403 counts as refused."""
+    decision = event.get("annotations", {}).get("authorization.k8s.io/decision")
+    if decision is None:
+        return bool(event.get("responseStatus", {}).get("code") != FORBIDDEN)
+    return bool(decision == "allow")
 
 
 def granted(manifests: Iterable[Mapping[str, Any]], user: str) -> frozenset[Grant]:

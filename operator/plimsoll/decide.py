@@ -304,7 +304,7 @@ def _owner(deployment: InferenceDeployment) -> OwnerRef:
         api_version=deployment.api_version,
         kind=deployment.kind,
         name=metadata.name,
-        uid=metadata.uid,
+        uid=metadata.uid or None,
         namespace=metadata.namespace,
     )
 

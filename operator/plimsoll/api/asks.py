@@ -27,6 +27,8 @@ from plimsoll.render.source import parse_source, source_problem
 
 DEFAULT_PREEMPTION_RISK: Final = 0.001
 """Accepted chance that live tokens exceed the pool, where limits.preemptionRisk is left out."""
+SHARED_SUFFIX: Final = "-SHARED"
+"""Ends the product label of time-sliced cards (NVIDIA/k8s-device-plugin: internal/lm/resource.go)."""
 _TAG: Final = re.compile(r"(?:^|[^0-9a-z])(?P<release>v?\d+\.\d+(?:\.\d+)?|b\d{4,})(?:$|[^0-9.])")
 
 
@@ -173,11 +175,12 @@ def _gpu(pool: Pool, inventory: Inventory) -> GpuFacts | Refusal:
     types = {gpu.product: gpu for gpu in inventory.types()}
     asked = pool.gpu.product
     catalogued = find_gpu(asked)
-    for product in (asked, catalogued.product if catalogued else asked):
-        if product in types:
-            return types[product]
+    names = {asked, catalogued.product if catalogued else asked}
+    for product in sorted(names & types.keys()):
+        return types[product]
+    names = {name.removesuffix(SHARED_SUFFIX) for name in names}
     for node in inventory.unplannable:
-        if node.product in (asked, catalogued.product if catalogued else asked):
+        if node.product.removesuffix(SHARED_SUFFIX) in names:
             return Refusal(reason=Reason(node.problem.value), message=node.message)
     if catalogued is not None:
         return catalogued
