@@ -1,0 +1,70 @@
+# `make help` lists what there is. Everything runs in .venv, made from requirements.lock.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made
+
+.PHONY: help setup lint types doors unit check e2e test demo bench generate golden lock soak clean
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): requirements.lock pyproject.toml
+	@if command -v uv >/dev/null; then \
+	  [ -x $(BIN)/python ] || uv venv --quiet --python $(PYTHON) $(VENV); \
+	  uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock; \
+	  uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .; \
+	else \
+	  [ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV); \
+	  $(BIN)/pip install --quiet --require-hashes -r requirements.lock; \
+	  $(BIN)/pip install --quiet --no-deps --no-build-isolation -e .; \
+	fi
+	@touch $@
+
+setup: $(STAMP) ## make .venv from requirements.lock
+
+lint: $(STAMP) ## ruff: rules and form
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy, strict, tests included
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+	$(BIN)/mypy e2e benchmarks
+
+doors: $(STAMP) ## import-linter: the rooms' doors open one way
+	$(BIN)/lint-imports
+
+unit: $(STAMP) ## unit, laws, golden, contract, shell: no cluster
+	$(BIN)/pytest tests
+
+check: lint types doors unit ## before every push
+
+e2e: $(STAMP) ## the stories, on a real control plane and, where it can be, a real node
+	$(BIN)/python e2e/controlplane/build.py
+	$(BIN)/python e2e/controlplane/fetch.py --or-say-why
+	$(BIN)/python e2e/controlplane/netns.py --or-plainly -- $(BIN)/python -m pytest e2e/stories
+
+test: $(STAMP) ## everything that CI runs, with times and the slowest parts
+	@$(BIN)/python tests/everything.py
+
+demo: $(STAMP) ## a real control plane, a mixed fleet, Plimsoll, and a real llama-server
+	@$(BIN)/python e2e/demo.py
+
+bench: $(STAMP) ## ratios against kubectl and Python, on this machine
+	@$(BIN)/python benchmarks/run.py
+
+generate: $(STAMP) ## print CRDs, RBAC and the chart's copies from the code
+	$(BIN)/plimsoll generate
+
+golden: $(STAMP) ## rewrite the golden files; the diff is the review
+	PLIMSOLL_GOLDEN=write $(BIN)/pytest tests -k golden
+
+lock: ## compile requirements.lock; new releases wait a week
+	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	  --no-emit-find-links --python-version 3.11 --exclude-newer "$$(date -u -d '7 days ago' +%F)" \
+	  --group dev pyproject.toml -o requirements.lock
+
+clean: ## remove what was made here; the cache of built programs stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,80 @@
+"""Everything that CI runs, in the order that finds faults soonest, with times and the slowest parts.
+
+The control plane's programs are built beside the checks, for they take longest on a new machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+BIN: Final = Path(sys.executable).parent
+PYTHON: Final = sys.executable
+PYTEST: Final = (PYTHON, "-m", "pytest", "-q", "--durations=8", "--durations-min=1")
+
+BUILD: Final = (PYTHON, "e2e/controlplane/build.py")
+STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
+    ("ruff: rules", (BIN / "ruff", "check", ".")),
+    ("ruff: form", (BIN / "ruff", "format", "--check", ".")),
+    ("mypy: product", (BIN / "mypy",)),
+    ("mypy: tests", (BIN / "mypy", "tests")),
+    ("mypy: e2e and benchmarks", (BIN / "mypy", "e2e", "benchmarks")),
+    ("import-linter", (BIN / "lint-imports",)),
+    ("tests without a cluster", (*PYTEST, "tests")),
+)
+CLUSTER_STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
+    ("fetch what the real node needs", (PYTHON, "e2e/controlplane/fetch.py", "--or-say-why")),
+    (
+        "stories on a real cluster",
+        (PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--", *PYTEST, "e2e/stories"),
+    ),
+)
+
+
+def main() -> int:
+    """Run all; 0 when all passed. A failed check does not hide the next one's."""
+    started = time.monotonic()
+    build = subprocess.Popen(["nice", *BUILD], cwd=ROOT)
+    try:
+        took = [_run(name, command) for name, command in STEPS]
+        took.append(_waited(build))
+        if not took[-1][2]:
+            took.extend(_run(name, command) for name, command in CLUSTER_STEPS)
+    finally:
+        if build.poll() is None:
+            build.terminate()
+            build.wait()
+    return _report(took, time.monotonic() - started)
+
+
+def _run(name: str, command: tuple[str | Path, ...]) -> tuple[str, float, int]:
+    print(f"\n== {name}: {' '.join(map(str, command[:1]))} ...", flush=True)
+    started = time.monotonic()
+    code = subprocess.run(list(command), cwd=ROOT, check=False).returncode
+    seconds = time.monotonic() - started
+    print(f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.1f} s", flush=True)
+    return name, seconds, code
+
+
+def _waited(build: subprocess.Popen[bytes]) -> tuple[str, float, int]:
+    started = time.monotonic()
+    code = build.wait()
+    return "waited for the control plane's build", time.monotonic() - started, code
+
+
+def _report(took: list[tuple[str, float, int]], total_seconds: float) -> int:
+    print("\nWhat took how long, slowest first:")
+    for name, seconds, code in sorted(took, key=lambda step: -step[1]):
+        print(f"  {seconds:8.1f} s  {name}{'' if code == 0 else f'  FAILED ({code})'}")
+    failed = sum(code != 0 for _, _, code in took)
+    print(f"  {total_seconds:8.1f} s  in all")
+    print(f"steps: {len(took) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
