@@ -91,3 +91,8 @@ def round_up(value: int, step: int) -> int:
 def ceil_div(value: int, divisor: int) -> int:
     """Whole parts of `divisor` that hold `value`."""
     return -(-value // divisor)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 sequence", "2,000 sequences"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -62,11 +62,11 @@ def test_the_charts_crds_are_copies_of_the_crds() -> None:
 
 
 def test_the_charts_roles_are_the_verbs_that_the_code_uses() -> None:
-    from plimsoll.cluster.grants import cluster_role_rules, role_rules
+    from plimsoll.cluster.grants import cluster_role_rules, own_role_rules
 
     templates = CHART / "templates"
     assert read(templates / "clusterrole.yaml") == render_chart_rbac(cluster_role_rules())
-    assert read(templates / "role.yaml") == render_chart_rbac(role_rules(), namespaced=True)
+    assert read(templates / "role.yaml") == render_chart_rbac(own_role_rules(), namespaced=True)
 
 
 def test_the_chart_needs_no_cluster_and_no_luck_to_be_rendered() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from plimsoll.api.model_facts import KnownModel
@@ -12,7 +13,7 @@ from plimsoll.api.v1alpha1 import EngineSpec, InferenceDeploymentSpec, Pool, Poo
 from plimsoll.catalog.gpus import find_gpu, nearest
 from plimsoll.engines.base import EngineName
 from plimsoll.engines.guard import shadowed_flags
-from plimsoll.facts.gpu import GpuFacts, Inventory
+from plimsoll.facts.gpu import GpuFacts, GpuProblem, Inventory, UnplannableNode
 from plimsoll.facts.record import Record
 from plimsoll.plan.records import (
     Guarantee,
@@ -178,10 +179,9 @@ def _gpu(pool: Pool, inventory: Inventory) -> GpuFacts | Refusal:
     names = {asked, catalogued.product if catalogued else asked}
     for product in sorted(names & types.keys()):
         return types[product]
-    names = {name.removesuffix(SHARED_SUFFIX) for name in names}
-    for node in inventory.unplannable:
-        if node.product.removesuffix(SHARED_SUFFIX) in names:
-            return Refusal(reason=Reason(node.problem.value), message=node.message)
+    named = _unplannable(inventory, names)
+    if named is not None:
+        return Refusal(reason=Reason(named.problem.value), message=named.message)
     if catalogued is not None:
         return catalogued
     there = ", ".join(sorted(types)) or "none with GPUs"
@@ -191,6 +191,17 @@ def _gpu(pool: Pool, inventory: Inventory) -> GpuFacts | Refusal:
         message=f"gpu.product {asked!r} is neither on a node in reach (there: {there}) nor in the "
         f"catalogue{f'; near to it: {near}' if near else ''}.",
     )
+
+
+def _unplannable(inventory: Inventory, names: Collection[str]) -> UnplannableNode | None:
+    """A node with such cards that cannot be planned for; a shared one first, if sharing was named."""
+    plain = {name.removesuffix(SHARED_SUFFIX) for name in names}
+    found = [
+        node for node in inventory.unplannable if node.product.removesuffix(SHARED_SUFFIX) in plain
+    ]
+    says_shared = any(name.endswith(SHARED_SUFFIX) for name in names)
+    found.sort(key=lambda node: (node.problem is GpuProblem.TIME_SLICED) is not says_shared)
+    return found[0] if found else None
 
 
 def _too_few_cards(pool: Pool, product: str, inventory: Inventory) -> Refusal | None:

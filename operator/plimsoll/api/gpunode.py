@@ -78,7 +78,7 @@ class GPUNodeStatus(Record):
     observed_at: str | None = None
     """When these facts were first seen as they are, RFC 3339 in UTC."""
     heartbeat: str | None = None
-    """When the agent last looked, RFC 3339 in UTC; facts older than 10 minutes start no new plan."""
+    """When the agent last looked, RFC 3339 in UTC."""
     driver: str | None = None
     """Version of the driver, e.g. 580.95.05."""
     cards: Annotated[tuple[Card, ...], Field(max_length=64)] = ()

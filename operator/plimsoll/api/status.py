@@ -170,7 +170,10 @@ def _conditions(
     yield ready
     if planned.status is Tristate.FALSE:
         yield _condition(
-            ConditionName.STALLED, Tristate.TRUE, planned.reason, "Cannot go on without a person."
+            ConditionName.STALLED,
+            Tristate.TRUE,
+            planned.reason,
+            "Cannot go on as the spec and the nodes are; Planned says what would help.",
         )
     elif ready.status is Tristate.FALSE:
         yield _condition(ConditionName.RECONCILING, Tristate.TRUE, ready.reason, ready.message)
@@ -233,7 +236,8 @@ def _left_alone(pool: PoolState) -> str:
 
 
 def _ended(notes: Sequence[str]) -> list[str]:
-    return [note if note.endswith(".") else f"{note}." for note in notes]
+    """Notes as sentences of their own."""
+    return [note[:1].upper() + note[1:].removesuffix(".") + "." for note in notes]
 
 
 def _ready(wanted: int, pools: Sequence[PoolState], planned: Condition) -> Condition:

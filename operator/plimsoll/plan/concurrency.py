@@ -64,9 +64,7 @@ def load_of(lanes: Sequence[Lane], *, longest: int, cost: CostOfTokens) -> Load:
     second = sum(weight * (taken - mean) ** 2 for weight, taken in weighted) / total
     third = sum(weight * (taken - mean) ** 3 for weight, taken in weighted) / total
     deviation = math.sqrt(second)
-    return Load(
-        mean=mean, deviation=deviation, skew=third / deviation**3 if deviation > 0 else 0.0
-    )
+    return Load(mean=mean, deviation=deviation, skew=third / deviation**3 if deviation > 0 else 0.0)
 
 
 def _bound(load: Load, n: int, z: float) -> float:

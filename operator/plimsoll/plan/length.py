@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 from typing import Final
 
-from plimsoll.plan.records import Lane
+from plimsoll.plan.records import Lane, PlanRequest
 
 DEFAULT_LENGTH_TOKENS: Final = 8192
 """Planned for when neither a length nor traffic is given, and the model allows it."""
+
+
+def length_field(request: PlanRequest) -> str:
+    """The field that set the length, as the user knows it."""
+    return (
+        "limits.maxModelLen"
+        if request.overrides.max_model_len is None
+        else "the pool's maxModelLen"
+    )
 
 
 def length_from_traffic(lanes: Sequence[Lane], longest: int) -> int:

@@ -15,7 +15,7 @@ from plimsoll.engines.llama_cpp.context import (
 )
 from plimsoll.facts.model import GgufFacts
 from plimsoll.facts.record import Record
-from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_from_traffic
+from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_field, length_from_traffic
 from plimsoll.plan.records import PlanRequest, Reason, Refusal
 
 CACHE_TYPES: Final = {"auto": "f16", "f16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
@@ -95,7 +95,7 @@ def prepare(request: PlanRequest) -> OffloadAsk | Refusal:
     if length > gguf.context_length:
         return Refusal(
             reason=Reason.LENGTH_BEYOND_MODEL,
-            message=f"limits.maxModelLen is {length:,} tokens, but {gguf.id} was made for "
+            message=f"{length_field(request)} is {length:,} tokens, but {gguf.id} was made for "
             f"{gguf.context_length:,}.",
         )
     row = flags.release_row(request.release)
@@ -118,7 +118,7 @@ def _dtype_refusal(request: PlanRequest, gguf: GgufFacts) -> Refusal | None:
     if dtype not in CACHE_TYPES:
         return Refusal(
             reason=Reason.KV_DTYPE_UNSUPPORTED,
-            message=f"kvCache.dtype {dtype} does not exist in llama.cpp; "
+            message=f"kvCache.dtype {dtype} has no attention kernel in llama.cpp's CUDA images; "
             "use auto (f16), q8_0 (about half the bytes) or q4_0 (about a quarter).",
         )
     widths = {width for group in gguf.kv_groups for width in (group.key_dim, group.value_dim)}

@@ -14,7 +14,7 @@ from plimsoll.facts.record import Named, Record
 from plimsoll.facts.source import Confidence
 from plimsoll.plan import ledger, paged_words
 from plimsoll.plan.concurrency import Load, expected_sequences, largest, load_of
-from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_from_traffic
+from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_field, length_from_traffic
 from plimsoll.plan.records import (
     Concurrency,
     Guarantee,
@@ -130,7 +130,7 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
     if length > model.max_position_embeddings:
         return Refusal(
             reason=Reason.LENGTH_BEYOND_MODEL,
-            message=f"limits.maxModelLen is {length:,} tokens, but {model.id} was made for "
+            message=f"{length_field(request)} is {length:,} tokens, but {model.id} was made for "
             f"{model.max_position_embeddings:,}.",
         )
     step_tokens = request.overrides.max_num_batched_tokens or memory.default_batched_tokens(

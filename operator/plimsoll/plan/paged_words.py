@@ -10,7 +10,7 @@ from plimsoll.engines.vllm import kv, memory
 from plimsoll.plan.concurrency import largest
 from plimsoll.plan.offload import plan_llama_cpp
 from plimsoll.plan.records import Guarantee, Offer, Plan, PlanRequest, Reason, Refusal
-from plimsoll.units import GB, gib, round_down
+from plimsoll.units import GB, counted, gib, round_down
 
 if TYPE_CHECKING:
     from plimsoll.plan.paged import PagedAsk, Sizing
@@ -91,10 +91,10 @@ def explanation(ask: PagedAsk, sizing: Sizing, in_fp8: int | None) -> str:
     fp8 = "" if in_fp8 is None else f" ({in_fp8} at fp8)"
     parts = [
         f"Beside {gib(_amount(sizing, ByteOwner.WEIGHTS))} of weights{_per_card(ask)}, "
-        f"{gib(sizing.pool_bytes)} of KV cache hold {worst} sequences of {ask.length:,} tokens at "
+        f"{gib(sizing.pool_bytes)} of KV cache hold {counted(worst, 'sequence')} of {ask.length:,} tokens at "
         f"{bits}{fp8}"
     ]
-    many = max(YARDSTICK_SEQUENCES, ask.request.concurrency or 0)
+    many = max(YARDSTICK_SEQUENCES, ask.request.concurrency or 0, sizing.sequences)
     if worst < many:
         mean = kv.longest_sequence(ask.pool, sizing.blocks // many, at_most=ask.length)
         parts.append(
@@ -169,7 +169,7 @@ def _fewer(request: PlanRequest, fit: Fit) -> Offer | None:
     return Offer(
         change="limits.concurrency",
         value=str(count),
-        sentence=f"{count} sequences of {found.max_model_len:,} tokens",
+        sentence=f"{counted(count, 'sequence')} of {found.max_model_len:,} tokens",
     )
 
 
@@ -196,7 +196,7 @@ def _shorter(request: PlanRequest, fit: Fit) -> Offer | None:
     return Offer(
         change="limits.maxModelLen",
         value=str(length),
-        sentence=f"{count} sequence{'s' if count > 1 else ''} of {length:,} tokens",
+        sentence=f"{counted(count, 'sequence')} of {length:,} tokens",
     )
 
 

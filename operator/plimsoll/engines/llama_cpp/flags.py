@@ -178,7 +178,7 @@ def _wanted(settings: LlamaCppSettings) -> tuple[Flag, ...]:
         Flag(
             name="--ctx-size",
             value=str(settings.ctx_size),
-            reason=f"{settings.slots} slots of {settings.ctx_size // settings.slots:,} cells: the value is their sum",
+            reason=f"cells of all slots together: {settings.slots} x {settings.ctx_size // settings.slots:,}",
         ),
         Flag(
             name="--parallel",
@@ -203,7 +203,11 @@ def _wanted(settings: LlamaCppSettings) -> tuple[Flag, ...]:
             ),
         ]
     flags += [
-        Flag(name="--batch-size", value=str(settings.batch_tokens)),
+        Flag(
+            name="--batch-size",
+            value=str(settings.batch_tokens),
+            reason="tokens of one logical batch; llama.cpp's own default, made explicit",
+        ),
         Flag(
             name="--ubatch-size",
             value=str(settings.ubatch_tokens),
@@ -214,8 +218,8 @@ def _wanted(settings: LlamaCppSettings) -> tuple[Flag, ...]:
             value="on",
             reason="without it the compute buffer grows with the context",
         ),
-        Flag(name="--cache-type-k", value=settings.cache_type),
-        Flag(name="--cache-type-v", value=settings.cache_type),
+        Flag(name="--cache-type-k", value=settings.cache_type, reason="bytes of a cached key"),
+        Flag(name="--cache-type-v", value=settings.cache_type, reason="bytes of a cached value"),
         Flag(
             name="--cache-ram",
             value=str(settings.cache_ram_bytes // MIB),
@@ -234,8 +238,8 @@ def _wanted(settings: LlamaCppSettings) -> tuple[Flag, ...]:
         Flag(name="--fit", value="off", reason="the plan decides, not what is free at load"),
         Flag(name="--no-context-shift", reason="a full slot ends its answer"),
         Flag(name="--warmup", reason="kernels and pools are touched before the first request"),
-        Flag(name="--metrics"),
-        Flag(name="--slots"),
+        Flag(name="--metrics", reason="lets the worker be watched"),
+        Flag(name="--slots", reason="shows what each slot holds"),
         Flag(
             name="--log-verbosity",
             value="4",

@@ -140,7 +140,12 @@ def pinned_flags(
     )
     rows = {row.name: row for row in ROWS}
     values = tuple(
-        Flag(name=name, value=value, reason=reason, override=name in overrides)
+        Flag(
+            name=name,
+            value=value,
+            reason="set in the pool" if name in overrides else reason,
+            override=name in overrides,
+        )
         for name, value, reason in wanted
         if value is not None and has_flag(rows[name], release)
     )

@@ -168,7 +168,7 @@ def fixed_lines(
             owner=ByteOwner.OTHERS,
             bytes=gpu.held_by_others_bytes,
             confidence=gpu.provenance.confidence,
-            source=gpu.provenance.source.value,
+            source="held by other processes",
         ),
         LedgerLine(
             owner=ByteOwner.CONTEXT,
