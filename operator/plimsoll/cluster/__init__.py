@@ -1,1 +1,1 @@
-"""TODO"""
+"""The only room that speaks to the API server."""

@@ -1,0 +1,186 @@
+"""What cards are in reach, without asking for every node at every reconcile?
+
+Nodes, GPUNodes and the cards that pods ask for are read at most every `max_age_seconds`, shared by
+all reconciles, and read anew after a node changed in a way that matters to a plan. A heartbeat does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from plimsoll.api.inventory import inventory
+from plimsoll.cluster.client import Client
+from plimsoll.cluster.errors import NotFound
+from plimsoll.cluster.kinds import GPU_NODE, NODE, POD
+from plimsoll.decide import Manifest
+from plimsoll.facts.gpu import Inventory
+
+LIVING_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+Requested = Mapping[tuple[str, str], int]
+"""Cards asked for by pods, by (node, resource)."""
+
+
+class Fleet:
+    """The Inventory, kept for a while."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Callable[[], float],
+        max_age_seconds: float = 30.0,
+        namespaces: tuple[str, ...] = (),
+    ) -> None:
+        """`namespaces` are where pods may be listed; empty means everywhere. With some, cards that pods
+        elsewhere hold count as free."""
+        self._client = client
+        self._clock = clock
+        self._max_age_seconds = max_age_seconds
+        self._namespaces = namespaces
+        self._lock = asyncio.Lock()
+        self._held: tuple[float, Inventory] | None = None
+        self._nodes: dict[str, Manifest] = {}
+        self._gpu_nodes: dict[str, Manifest] = {}
+        self._alone: dict[str, Inventory] = {}
+        self._changes = 0
+
+    async def inventory(self) -> Inventory:
+        """Every card in reach. Concurrent callers share one refresh."""
+        async with self._lock:
+            if self._held is not None and self._clock() - self._held[0] < self._max_age_seconds:
+                return self._held[1]
+            changes, started_seconds = self._changes, self._clock()
+            seen = await self._look()
+            # Changed while we looked: good for this caller, not for the next one.
+            self._held = (started_seconds, seen) if changes == self._changes else None
+            return seen
+
+    def forget(self) -> None:
+        """The next caller looks anew."""
+        self._held = None
+        self._changes += 1
+
+    def node_seen(self, node: Manifest, *, is_gone: bool = False) -> bool:
+        """A watch told of a node. True when it matters to plans; then what was known is forgotten."""
+        return self._seen(self._nodes, essence(node), is_gone)
+
+    def gpu_node_seen(self, gpu_node: Manifest, *, is_gone: bool = False) -> bool:
+        """The same for a GPUNode."""
+        return self._seen(self._gpu_nodes, gpu_node, is_gone)
+
+    def _seen(self, things: dict[str, Manifest], thing: Manifest, is_gone: bool) -> bool:
+        """What a node matters is asked of `inventory` itself: nothing that it overlooks is news."""
+        name = thing["metadata"]["name"]
+        if is_gone:
+            things.pop(name, None)
+        else:
+            things[name] = thing
+        before = self._alone.get(name, Inventory())
+        now = self._alone[name] = self._of_node_alone(name)
+        if now == before:
+            return False
+        self.forget()
+        return True
+
+    def _of_node_alone(self, name: str) -> Inventory:
+        return inventory(
+            [self._nodes[name]] if name in self._nodes else [],
+            [self._gpu_nodes[name]] if name in self._gpu_nodes else [],
+            {},
+        )
+
+    async def _look(self) -> Inventory:
+        nodes = (await self._client.list_all(NODE, reduce=essence)).items
+        gpu_nodes = await self._list_gpu_nodes()
+        self._nodes = {node["metadata"]["name"]: node for node in nodes}
+        self._gpu_nodes = {each["metadata"]["name"]: each for each in gpu_nodes}
+        self._alone = {name: self._of_node_alone(name) for name in self._nodes}
+        pods: list[Manifest] = []
+        for namespace in self._namespaces or (None,):
+            listing = await self._client.list_all(
+                POD, namespace, fields=LIVING_PODS, reduce=_if_it_holds_cards
+            )
+            pods += listing.items
+        return inventory(nodes, gpu_nodes, cards_requested(pods))
+
+    async def _list_gpu_nodes(self) -> tuple[Manifest, ...]:
+        """None where the kind is not installed: labels and catalogue take over."""
+        try:
+            return (await self._client.list_all(GPU_NODE)).items
+        except NotFound:
+            return ()
+
+
+def essence(node: Manifest) -> Manifest:
+    """A node without its images, annotations and managers: a tenth of the size."""
+    metadata, status = node["metadata"], node.get("status") or {}
+    kept = {key: metadata[key] for key in ("name", "uid", "deletionTimestamp") if key in metadata}
+    return {
+        "apiVersion": NODE.api_version,
+        "kind": NODE.kind,
+        "metadata": kept | {"labels": metadata.get("labels") or {}},
+        "status": {key: status.get(key) or {} for key in ("allocatable", "capacity")},
+    }
+
+
+def cards_requested(pods: Iterable[Manifest]) -> Requested:
+    """Cards that pods ask for, by (node, resource)."""
+    requested: dict[tuple[str, str], int] = defaultdict(int)
+    for pod in pods:
+        node = pod.get("spec", {}).get("nodeName")
+        phase = pod.get("status", {}).get("phase")
+        if not node or phase in ("Succeeded", "Failed"):
+            continue
+        for resource, count in cards_of_pod(pod).items():
+            requested[node, resource] += count
+    return dict(requested)
+
+
+def cards_of_pod(pod: Manifest) -> dict[str, int]:
+    """Cards that one pod holds: the sum over its containers, or its greediest init container if that is
+    more. An init container that restarts always (a sidecar) counts with the containers.
+
+    Source: Kubernetes documentation, "Sidecar containers", resource sharing within containers.
+    """
+    spec = pod.get("spec", {})
+    running: dict[str, int] = defaultdict(int)
+    at_start: dict[str, int] = defaultdict(int)
+    for container in spec.get("initContainers") or ():
+        is_sidecar = container.get("restartPolicy") == "Always"
+        for resource, count in _cards_of_container(container):
+            if is_sidecar:
+                running[resource] += count
+            alone = 0 if is_sidecar else count
+            at_start[resource] = max(at_start[resource], running[resource] + alone)
+    for container in spec.get("containers") or ():
+        for resource, count in _cards_of_container(container):
+            running[resource] += count
+    most = {r: max(running[r], at_start[r]) for r in sorted({*running, *at_start})}
+    return {resource: count for resource, count in most.items() if count}
+
+
+def _cards_of_container(container: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    for resource, amount in asked.items():
+        if _is_extended(resource) and str(amount).isdigit():
+            yield resource, int(amount)
+
+
+def _if_it_holds_cards(pod: Manifest) -> Manifest | None:
+    """The little of a pod that counts, or nothing."""
+    if not cards_of_pod(pod):
+        return None
+    spec = pod["spec"]
+    kept = {k: spec[k] for k in ("nodeName", "containers", "initContainers") if k in spec}
+    phase = (pod.get("status") or {}).get("phase")
+    return {"metadata": {"name": pod["metadata"]["name"]}, "spec": kept, "status": {"phase": phase}}
+
+
+def _is_extended(resource: str) -> bool:
+    """Device plugins name theirs with their domain; the kubelet's own (cpu, memory) have none."""
+    return "/" in resource
