@@ -1,0 +1,96 @@
+"""What can be set when the operator starts?
+
+Everything has a default that suits a cluster; tests change these values, never a branch of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import Field, field_validator, model_validator
+
+from plimsoll.facts.record import Record
+
+PREFIX: Final = "PLIMSOLL_"
+
+
+class Settings(Record):
+    """How this operator runs. In the environment each is PLIMSOLL_ and its name in capitals."""
+
+    kubeconfig: str | None = None
+    """File with address and credentials; None takes $KUBECONFIG, then the pod's service account."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to look after; empty means all."""
+    identity: str
+    """Who we are in the Lease; no two running operators may share it. A pod's name does."""
+    lease_namespace: str = "plimsoll-system"
+    """Namespace of the Lease: the operator's own."""
+    lease_name: str = "plimsoll"
+    """Name of the Lease."""
+    lease_seconds: float = Field(default=15.0, gt=0)
+    """How long others wait after the last renewal that they saw."""
+    renew_deadline_seconds: float = Field(default=10.0, gt=0)
+    """How long we may go on without a renewal."""
+    retry_seconds: float = Field(default=2.0, gt=0)
+    """Between two tries to take or renew the Lease."""
+    host: str = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside the pod
+    """Address on which metrics and health are served."""
+    metrics_port: int = Field(default=8080, ge=0, le=65535)
+    """Port of /metrics; 0 serves none."""
+    health_port: int = Field(default=8081, ge=0, le=65535)
+    """Port of /healthz and /readyz; 0 serves none."""
+    resync_seconds: float = Field(default=600.0, gt=0)
+    """Between two visits to everyone, asked or not; a tenth of it is left to chance."""
+    watch_check_seconds: float = Field(default=60.0, gt=0)
+    """Between two comparisons of what the watch delivered with a list."""
+    fleet_seconds: float = Field(default=30.0, ge=0)
+    """For how long nodes and the cards that pods hold are not read again."""
+    workers: int = Field(default=8, ge=1, le=64)
+    """Deployments that are looked after at the same time."""
+    visit_seconds: float = Field(default=120.0, gt=0)
+    """The longest that one visit may take."""
+    stall_seconds: float = Field(default=180.0, gt=0)
+    """With work due and none done for so long, the operator calls itself dead."""
+    log_format: str = Field(default="text", pattern="^(text|json)$")
+    """Shape of the log: text or json."""
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    """The least that is logged."""
+
+    @field_validator("namespaces", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """One string with commas is how an environment variable names several."""
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Settings:
+        if not self.retry_seconds < self.renew_deadline_seconds < self.lease_seconds:
+            raise ValueError(
+                f"retrySeconds {self.retry_seconds:g} < renewDeadlineSeconds "
+                f"{self.renew_deadline_seconds:g} < leaseSeconds {self.lease_seconds:g} must hold: "
+                f"else two operators could write at once"
+            )
+        return self
+
+
+def read_settings(
+    environment: Mapping[str, str], *, default_identity: str, **given: object
+) -> Settings:
+    """From the environment, with what was given on the command line on top (None is not given).
+
+    The identity is PLIMSOLL_IDENTITY, else POD_NAME, else `default_identity`. Raises ValueError (pydantic's
+    ValidationError) naming what is wrong.
+    """
+    values: dict[str, Any] = {
+        "identity": environment.get("POD_NAME") or default_identity,
+    }
+    if environment.get("POD_NAMESPACE"):
+        values["lease_namespace"] = environment["POD_NAMESPACE"]
+    for name in Settings.model_fields:
+        if (text := environment.get(PREFIX + name.upper())) is not None:
+            values[name] = text
+    values |= {name: value for name, value in given.items() if value is not None}
+    return Settings.model_validate(values)
