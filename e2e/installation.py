@@ -118,7 +118,7 @@ class Installation:
         self.kubeconfig = cluster.service_account_kubeconfig(OUR_NAMESPACE, RELEASE)
 
     def start(self, *, kubeconfig: Path | None = None, **settings: str) -> Operator:
-        """Start the operator and wait until it leads."""
+        """Start the operator, with further settings in its environment, and wait until it leads."""
         self.operator = Operator(self.cluster, kubeconfig or self.kubeconfig, settings)
         self.operator.wait_until_ready()
         return self.operator

@@ -56,7 +56,9 @@ def _run(name: str, command: tuple[str | Path, ...]) -> tuple[str, float, int]:
     started = time.monotonic()
     code = subprocess.run(list(command), cwd=ROOT, check=False).returncode
     seconds = time.monotonic() - started
-    print(f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.1f} s", flush=True)
+    print(
+        f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.1f} s", flush=True
+    )
     return name, seconds, code
 
 

@@ -1,4 +1,4 @@
-"""Small worlds that tests start from: the cards, models and traffic of the stories."""
+"""Small worlds that tests start from: the cards, models and traffic of the scenes."""
 
 from __future__ import annotations
 

@@ -16,9 +16,6 @@ from objects import small
 from patience import Patience, steadily
 from world import World
 
-# The operator keeps its Lease through a short outage; what happens beyond is the Lease's own story.
-LONG_LEASE = {"PLIMSOLL_LEASE_SECONDS": "60", "PLIMSOLL_RENEW_DEADLINE_SECONDS": "40"}
-
 
 @pytest.fixture
 def corner() -> Iterator[World]:
@@ -26,7 +23,8 @@ def corner() -> Iterator[World]:
     with ControlPlane() as cluster:
         cluster.add_nodes(fleet.h100_x8("h100-0"))
         installed = Installation(cluster)
-        installed.start(**LONG_LEASE)
+        # it keeps its Lease through a short outage; what happens beyond is the Lease's own story
+        installed.start(PLIMSOLL_LEASE_SECONDS="60", PLIMSOLL_RENEW_DEADLINE_SECONDS="40")
         yield World(installed, "outage")
         installed.stop()
 

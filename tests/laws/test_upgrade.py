@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import stories
+import scenes
 import worlds
 from plimsoll.decide import Desired
 from plimsoll.facts.gpu import Inventory
@@ -18,8 +18,8 @@ EXAMPLES = ("mixed-fleet", "chat-and-batch")
 
 def _as_an_older_planner_left_it(name: str) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
     """The object and its children after a planner that chose fewer sequences and other words."""
-    raw = stories.example(name)
-    desired = stories.think(raw)
+    raw = scenes.example(name)
+    desired = scenes.think(raw)
     assert desired.status is not None
     for pool in desired.status["pools"]:
         pool["plan"]["explanation"] = "An older planner's words."
@@ -29,18 +29,18 @@ def _as_an_older_planner_left_it(name: str) -> tuple[dict[str, Any], tuple[dict[
                 flag["value"] = "3"
         pool["plan"]["concurrency"]["maxNumSeqs"] = 3
     raw["status"] = desired.status
-    second = stories.think(raw)
-    return stories.applied(raw, second)
+    second = scenes.think(raw)
+    return scenes.applied(raw, second)
 
 
 def _templates(desired: Desired) -> dict[str, Any]:
-    return {pool: d["spec"]["template"] for pool, d in stories.deployments(desired).items()}
+    return {pool: d["spec"]["template"] for pool, d in scenes.deployments(desired).items()}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_accepted_plan_is_kept_by_a_newer_planner(name: str) -> None:
     raw, children = _as_an_older_planner_left_it(name)
-    desired = stories.think(raw, children=children)
+    desired = scenes.think(raw, children=children)
     live = {
         child["metadata"]["labels"]["plimsoll.dev/pool"]: child["spec"]["template"]
         for child in children
@@ -49,7 +49,7 @@ def test_an_accepted_plan_is_kept_by_a_newer_planner(name: str) -> None:
     assert _templates(desired) == live
     fresh = deepcopy(raw)
     del fresh["status"]
-    assert _templates(stories.think(fresh)) != live
+    assert _templates(scenes.think(fresh)) != live
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -60,21 +60,21 @@ def test_a_changed_spec_replaces_it(name: str) -> None:
         "promptTokens": {"p50": 100, "p99": 200},
         "outputTokens": {"p50": 100, "p99": 200},
     }
-    before = _templates(stories.think(stories.example(name)))
-    assert _templates(stories.think(raw, children=children)) != before
+    before = _templates(scenes.think(scenes.example(name)))
+    assert _templates(scenes.think(raw, children=children)) != before
 
 
 def test_facts_under_which_it_does_not_fit_replace_it() -> None:
     raw, children = _as_an_older_planner_left_it("mixed-fleet")
-    taken = _with_held(stories.MIXED, 4000 * MIB)
-    desired = stories.think(raw, taken, children=children)
+    taken = _with_held(scenes.MIXED, 4000 * MIB)
+    desired = scenes.think(raw, taken, children=children)
     assert desired.status is not None
     assert desired.status["pools"][0]["plan"]["explanation"] != "An older planner's words."
 
 
 def test_facts_under_which_it_still_fits_do_not() -> None:
     raw, children = _as_an_older_planner_left_it("mixed-fleet")
-    desired = stories.think(raw, _with_held(stories.MIXED, 100 * MIB), children=children)
+    desired = scenes.think(raw, _with_held(scenes.MIXED, 100 * MIB), children=children)
     assert desired.status is not None
     assert desired.status["pools"][0]["plan"]["explanation"] == "An older planner's words."
 
@@ -93,10 +93,10 @@ def _with_held(inventory: Inventory, held_bytes: int) -> Inventory:
 
 
 def test_a_status_that_cannot_be_read_is_as_good_as_none() -> None:
-    raw = stories.example("mixed-fleet")
+    raw = scenes.example("mixed-fleet")
     raw["status"] = {"pools": [{"name": "a6000-tp4", "plan": {"engine": "vllm"}}], "new": 1}
-    assert stories.think(raw).status == stories.think(stories.example("mixed-fleet")).status
+    assert scenes.think(raw).status == scenes.think(scenes.example("mixed-fleet")).status
 
 
 def test_the_fleet_has_the_cards_of_the_story() -> None:
-    assert worlds.card("rtx-a6000").product in {gpu.product for gpu in stories.MIXED.types()}
+    assert worlds.card("rtx-a6000").product in {gpu.product for gpu in scenes.MIXED.types()}

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-import stories
+import scenes
 import worlds
 from plimsoll.facts.gpu import GpuProblem, UnplannableNode
 
 
 def test_the_mixed_fleet_gets_one_pool_per_gpu_type_and_one_service() -> None:
-    desired = stories.think(stories.example("mixed-fleet"))
+    desired = scenes.think(scenes.example("mixed-fleet"))
     kinds = [(each["kind"], each["metadata"]["name"]) for each in desired.apply]
     assert kinds == [
         ("Service", "llama-70b"),
@@ -26,23 +26,23 @@ def test_the_mixed_fleet_gets_one_pool_per_gpu_type_and_one_service() -> None:
 
 
 def test_a_new_plan_starts_with_one_worker_and_goes_on_when_it_is_ready() -> None:
-    raw = stories.example("mixed-fleet")
-    first = stories.think(raw)
-    assert {p: d["spec"]["replicas"] for p, d in stories.deployments(first).items()} == {
+    raw = scenes.example("mixed-fleet")
+    first = scenes.think(raw)
+    assert {p: d["spec"]["replicas"] for p, d in scenes.deployments(first).items()} == {
         "a6000-tp4": 1,
         "a6000-single": 1,
     }
-    raw, children = stories.applied(raw, first)
-    waiting = stories.think(raw, children=children)
-    assert stories.deployments(waiting)["a6000-tp4"]["spec"]["replicas"] == 1
-    then = stories.think(raw, children=stories.with_ready(children))
-    assert stories.deployments(then)["a6000-tp4"]["spec"]["replicas"] == 2
+    raw, children = scenes.applied(raw, first)
+    waiting = scenes.think(raw, children=children)
+    assert scenes.deployments(waiting)["a6000-tp4"]["spec"]["replicas"] == 1
+    then = scenes.think(raw, children=scenes.with_ready(children))
+    assert scenes.deployments(then)["a6000-tp4"]["spec"]["replicas"] == 2
 
 
 def test_what_does_not_fit_makes_no_worker_and_says_what_would() -> None:
-    desired = stories.think(stories.example("edge-assistant"))
+    desired = scenes.think(scenes.example("edge-assistant"))
     assert [each["kind"] for each in desired.apply] == ["Service"]
-    planned = stories.condition(desired, "Planned")
+    planned = scenes.condition(desired, "Planned")
     assert planned is not None
     assert (planned["status"], planned["reason"]) == ("False", "KvBudgetExceeded")
     assert "6 sequences of 8,192 tokens; 20 sequences of 2,560 tokens" in planned["message"]
@@ -50,11 +50,11 @@ def test_what_does_not_fit_makes_no_worker_and_says_what_would() -> None:
 
 
 def test_a_refused_change_leaves_running_workers_alone() -> None:
-    raw = stories.example("edge-assistant", limits={"maxModelLen": 8192, "concurrency": 6})
-    raw, children = stories.applied(raw, stories.think(raw))
+    raw = scenes.example("edge-assistant", limits={"maxModelLen": 8192, "concurrency": 6})
+    raw, children = scenes.applied(raw, scenes.think(raw))
     raw["spec"]["limits"]["concurrency"] = 20
-    desired = stories.think(
-        raw, children=stories.with_ready(children), workers=[stories.worker("rtx4090")]
+    desired = scenes.think(
+        raw, children=scenes.with_ready(children), workers=[scenes.worker("rtx4090")]
     )
     assert [each["kind"] for each in desired.apply] == ["Service"]
     assert desired.delete == ()
@@ -62,19 +62,19 @@ def test_a_refused_change_leaves_running_workers_alone() -> None:
     pool = desired.status["pools"][0]
     assert pool["plan"]["concurrency"]["maxNumSeqs"] == 6
     assert pool["refusal"]["reason"] == "KvBudgetExceeded"
-    planned = stories.condition(desired, "Planned")
+    planned = scenes.condition(desired, "Planned")
     assert planned is not None
     assert "1 running worker(s) are left alone" in planned["message"]
-    available = stories.condition(desired, "Available")
+    available = scenes.condition(desired, "Available")
     assert available is not None
     assert available["status"] == "True"
 
 
 def test_a_pool_that_is_taken_out_of_the_spec_goes() -> None:
-    raw = stories.example("mixed-fleet")
-    raw, children = stories.applied(raw, stories.think(raw))
+    raw = scenes.example("mixed-fleet")
+    raw, children = scenes.applied(raw, scenes.think(raw))
     raw["spec"]["pools"] = raw["spec"]["pools"][:1]
-    gone = stories.think(raw, children=children).delete
+    gone = scenes.think(raw, children=children).delete
     assert [(ref.kind, ref.name) for ref in gone] == [
         ("Deployment", "llama-70b-a6000-single"),
         ("PodDisruptionBudget", "llama-70b-a6000-single"),
@@ -82,13 +82,13 @@ def test_a_pool_that_is_taken_out_of_the_spec_goes() -> None:
 
 
 def test_a_spec_that_cannot_be_read_touches_nothing_and_is_told() -> None:
-    raw = stories.example("mixed-fleet")
-    raw, children = stories.applied(raw, stories.think(raw))
+    raw = scenes.example("mixed-fleet")
+    raw, children = scenes.applied(raw, scenes.think(raw))
     raw["spec"]["limits"] = {"maxModelLen": "long"}
-    desired = stories.think(raw, children=children)
+    desired = scenes.think(raw, children=children)
     assert desired.apply == ()
     assert desired.delete == ()
-    stalled = stories.condition(desired, "Stalled")
+    stalled = scenes.condition(desired, "Stalled")
     assert stalled is not None
     assert stalled["reason"] == "SpecInvalid"
     assert "spec.limits.maxModelLen: 'long'" in stalled["message"]
@@ -97,27 +97,27 @@ def test_a_spec_that_cannot_be_read_touches_nothing_and_is_told() -> None:
 
 
 def test_scaling_follows_the_pools_proportion() -> None:
-    raw = stories.example("mixed-fleet", replicas=6)
-    raw, children = stories.applied(raw, stories.think(raw))
-    desired = stories.think(raw, children=stories.with_ready(children))
-    counts = {p: d["spec"]["replicas"] for p, d in stories.deployments(desired).items()}
+    raw = scenes.example("mixed-fleet", replicas=6)
+    raw, children = scenes.applied(raw, scenes.think(raw))
+    desired = scenes.think(raw, children=scenes.with_ready(children))
+    counts = {p: d["spec"]["replicas"] for p, d in scenes.deployments(desired).items()}
     assert counts == {"a6000-tp4": 4, "a6000-single": 2}
 
 
 def test_scaling_to_zero_is_ready() -> None:
-    raw = stories.example("mixed-fleet", replicas=0)
-    ready = stories.condition(stories.think(raw), "Ready")
+    raw = scenes.example("mixed-fleet", replicas=0)
+    ready = scenes.condition(scenes.think(raw), "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("True", "ScaledToZero")
 
 
 def _open_pools() -> dict[str, Any]:
     """The mixed fleet without pools: Plimsoll finds the GPU types."""
-    return stories.example("mixed-fleet", pools=[])
+    return scenes.example("mixed-fleet", pools=[])
 
 
 def test_without_pools_every_type_that_fits_gets_one_best_capacity_first() -> None:
-    desired = stories.think(_open_pools())
+    desired = scenes.think(_open_pools())
     assert desired.status is not None
     pools = desired.status["pools"]
     tokens = [pool["plan"]["kv"]["poolTokens"] for pool in pools]
@@ -130,17 +130,17 @@ def test_without_pools_every_type_that_fits_gets_one_best_capacity_first() -> No
 
 
 def test_a_node_of_a_new_type_brings_a_pool() -> None:
-    small = stories.fleet(("a6000-0", "rtx-a6000", 4))
-    before = set(stories.deployments(stories.think(_open_pools(), small)))
-    both = stories.fleet(("a6000-0", "rtx-a6000", 4), ("h100-0", "h100-sxm", 8))
-    after = set(stories.deployments(stories.think(_open_pools(), both)))
+    small = scenes.fleet(("a6000-0", "rtx-a6000", 4))
+    before = set(scenes.deployments(scenes.think(_open_pools(), small)))
+    both = scenes.fleet(("a6000-0", "rtx-a6000", 4), ("h100-0", "h100-sxm", 8))
+    after = set(scenes.deployments(scenes.think(_open_pools(), both)))
     assert before == {"rtx-a6000-x4"}
     assert after == {"rtx-a6000-x4", "h100-80gb-hbm3-x2"}
 
 
 def test_nodes_out_of_sight_take_no_worker_down() -> None:
-    raw, children = stories.applied(_open_pools(), stories.think(_open_pools()))
-    desired = stories.think(raw, stories.fleet(), children=children)
+    raw, children = scenes.applied(_open_pools(), scenes.think(_open_pools()))
+    desired = scenes.think(raw, scenes.fleet(), children=children)
     assert desired.delete == ()
 
 
@@ -151,8 +151,8 @@ def test_a_node_that_cannot_be_planned_for_is_named_in_status_and_condition() ->
         problem=GpuProblem.AMBIGUOUS,
         message="several products.",
     )
-    desired = stories.think(stories.example("mixed-fleet"), stories.fleet(unplannable=[mixed]))
-    planned = stories.condition(desired, "Planned")
+    desired = scenes.think(scenes.example("mixed-fleet"), scenes.fleet(unplannable=[mixed]))
+    planned = scenes.condition(desired, "Planned")
     assert planned is not None
     assert (planned["status"], planned["reason"]) == ("False", "GpuAmbiguous")
     assert desired.status is not None
@@ -160,56 +160,56 @@ def test_a_node_that_cannot_be_planned_for_is_named_in_status_and_condition() ->
 
 
 def test_a_flag_that_is_pinned_is_refused_by_name() -> None:
-    raw = stories.example("edge-assistant", limits={"maxModelLen": 4096})
+    raw = scenes.example("edge-assistant", limits={"maxModelLen": 4096})
     raw["spec"]["pools"][0]["extraArgs"] = ["--max_model_len=8192"]
-    planned = stories.condition(stories.think(raw), "Planned")
+    planned = scenes.condition(scenes.think(raw), "Planned")
     assert planned is not None
     assert planned["reason"] == "FlagIsPinned"
     assert "--max-model-len" in planned["message"]
 
 
 def test_a_missing_facts_map_is_named_with_the_command_that_makes_it() -> None:
-    raw = stories.example("edge-assistant")
+    raw = scenes.example("edge-assistant")
     raw["spec"]["model"]["facts"] = {"configMap": {"name": "plant-facts"}}
-    planned = stories.condition(stories.think(raw), "Planned")
+    planned = scenes.condition(scenes.think(raw), "Planned")
     assert planned is not None
     assert planned["reason"] == "ModelUnknown"
     assert "--config-map plant-facts" in planned["message"]
 
 
 def test_facts_of_a_map_are_used_and_a_contradiction_is_shown() -> None:
-    raw = stories.example("edge-assistant", limits={"maxModelLen": 4096, "concurrency": 4})
+    raw = scenes.example("edge-assistant", limits={"maxModelLen": 4096, "concurrency": 4})
     raw["spec"]["model"]["facts"] = {"configMap": {"name": "plant-facts"}}
     facts = worlds.model(worlds.EIGHT_B).to_json()
     facts["weights"]["totalBytes"] += 1_000_000
-    desired = stories.think(raw, facts_text=yaml.safe_dump({"model": facts}))
+    desired = scenes.think(raw, facts_text=yaml.safe_dump({"model": facts}))
     assert desired.status is not None
     notes = desired.status["pools"][0]["plan"]["notes"]
     assert any("weights in bytes" in note and "the facts win" in note for note in notes)
 
 
 def test_a_surge_is_used_only_where_a_card_is_free() -> None:
-    raw = stories.example("edge-assistant", limits={"maxModelLen": 4096})
-    raw, children = stories.applied(raw, stories.think(raw))
+    raw = scenes.example("edge-assistant", limits={"maxModelLen": 4096})
+    raw, children = scenes.applied(raw, scenes.think(raw))
     raw["spec"]["limits"]["maxModelLen"] = 2048
-    free = stories.think(raw, stories.fleet(("a", "rtx-4090", 2)), children=children)
-    strategy = stories.deployments(free)["rtx4090"]["spec"]["strategy"]["rollingUpdate"]
+    free = scenes.think(raw, scenes.fleet(("a", "rtx-4090", 2)), children=children)
+    strategy = scenes.deployments(free)["rtx4090"]["spec"]["strategy"]["rollingUpdate"]
     assert strategy == {"maxSurge": 1, "maxUnavailable": 0}
-    taken = stories.fleet(("a", "rtx-4090", 2))
+    taken = scenes.fleet(("a", "rtx-4090", 2))
     taken = taken.model_copy(
         update={"nodes": tuple(node.model_copy(update={"free": 0}) for node in taken.nodes)}
     )
-    busy = stories.think(raw, taken, children=children)
-    strategy = stories.deployments(busy)["rtx4090"]["spec"]["strategy"]["rollingUpdate"]
+    busy = scenes.think(raw, taken, children=children)
+    strategy = scenes.deployments(busy)["rtx4090"]["spec"]["strategy"]["rollingUpdate"]
     assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
 
 
 @pytest.mark.parametrize("name", ["mixed-fleet", "chat-and-batch", "edge-assistant"])
 def test_a_second_reconcile_of_the_same_world_says_the_same(name: str) -> None:
-    raw = stories.example(name)
-    first = stories.think(raw)
-    raw, children = stories.applied(raw, first)
-    second = stories.think(raw, children=children, now=stories.NOON + 3600)
+    raw = scenes.example(name)
+    first = scenes.think(raw)
+    raw, children = scenes.applied(raw, first)
+    second = scenes.think(raw, children=children, now=scenes.NOON + 3600)
     assert second.apply == first.apply
     assert second.status == first.status
     assert second.events == ()
@@ -217,7 +217,7 @@ def test_a_second_reconcile_of_the_same_world_says_the_same(name: str) -> None:
 
 
 def test_deciding_changes_nothing_it_was_given() -> None:
-    raw = stories.example("mixed-fleet")
+    raw = scenes.example("mixed-fleet")
     before = deepcopy(raw)
-    stories.think(raw)
+    scenes.think(raw)
     assert raw == before
