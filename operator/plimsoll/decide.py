@@ -5,13 +5,13 @@ The whole thought in one function; the shell carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ConfigDict, ValidationError
 
-from plimsoll.api.asks import PoolAsk, model_uri, release_of
+from plimsoll.api.asks import PoolAsk
 from plimsoll.api.conditions import Condition
 from plimsoll.api.replicas import Share, share_out
 from plimsoll.api.requests import pool_asks
@@ -19,22 +19,17 @@ from plimsoll.api.settle import Settled, settle
 from plimsoll.api.status import PoolState, status_of, unreadable_status
 from plimsoll.api.status_types import written
 from plimsoll.api.v1alpha1 import (
-    EnvVar as EnvSpec,
-)
-from plimsoll.api.v1alpha1 import (
     InferenceDeployment,
     InferenceDeploymentStatus,
     explain_errors,
     read_status,
 )
-from plimsoll.engines.base import Release
-from plimsoll.facts.gpu import GpuFacts, GpuVendor, Inventory
-from plimsoll.facts.record import Named, Record
+from plimsoll.api.workload import owner_of, workload_of
+from plimsoll.facts.gpu import Inventory
+from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
-from plimsoll.render.labels import PLAN_ANNOTATION, POOL_LABEL, pool_object_name
-from plimsoll.render.records import NONROOT_USER, EnvVar, OwnerRef, PoolWorkload, SecretKey
+from plimsoll.render.labels import PLAN_ANNOTATION, POOL_LABEL
 from plimsoll.render.service import service_manifest
-from plimsoll.render.source import parse_source
 from plimsoll.render.workload import pool_manifests
 
 Manifest = dict[str, Any]
@@ -127,7 +122,7 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
     shares = share_out(deployment.spec.replicas, _claims(settled))
     live = _live_deployments(observed.children)
     pools: list[PoolState] = []
-    apply: list[Manifest] = [service_manifest(_owner(deployment))]
+    apply: list[Manifest] = [service_manifest(owner_of(deployment))]
     for each in settled:
         wanted = shares[each.ask.pool]
         there = live.get(each.ask.pool)
@@ -193,7 +188,7 @@ def _manifests(
     inventory: Inventory,
 ) -> tuple[Manifest, ...]:
     """The pool's children, with as many workers as the rollout allows and the strategy it should have."""
-    workload = _workload(deployment, settled)
+    workload = workload_of(deployment, settled)
     manifests = pool_manifests(workload)
     plan_id = manifests[0]["metadata"]["annotations"][PLAN_ANNOTATION]
     workload = workload.model_copy(
@@ -226,86 +221,6 @@ def _may_surge(ask: PoolAsk, live: Manifest | None, plan_id: str, inventory: Inv
         return bool(rolling.get("maxSurge", 0))
     return any(
         node.free >= ask.cards for node in inventory.nodes if node.gpu.product == ask.gpu_product
-    )
-
-
-def _workload(deployment: InferenceDeployment, settled: Settled) -> PoolWorkload:
-    spec, ask, plan = deployment.spec, settled.ask, settled.plan
-    request = ask.request
-    if plan is None or request is None:
-        raise ValueError(f"pool {ask.pool} has no plan to write down")
-    pool, engine, worker = ask.spec, spec.engines.of(ask.engine), spec.worker
-    release = release_of(spec, pool)
-    token = worker.hf_token_secret
-    return PoolWorkload(
-        owner=_owner(deployment),
-        pool=ask.pool,
-        plan=plan,
-        replicas=0,
-        image=spec.image_of(pool) or "",
-        release=Release.of(release) if release else None,
-        model_name=spec.model.name,
-        source=parse_source(model_uri(spec, ask.engine) or ""),
-        gpu=request.gpu,
-        match_labels=_match_labels(request.gpu),
-        extra_args=(*engine.extra_args, *pool.extra_args),
-        env=_environment(engine.env, pool.env),
-        hf_token_secret=SecretKey(name=token.name, key=token.key) if token else None,
-        cpu_request=None if worker.cpu is None else str(worker.cpu),
-        node_selector=_named(worker.node_selector),
-        tolerations=tuple(each.to_json() for each in worker.tolerations),
-        image_pull_secrets=tuple(secret.name for secret in worker.image_pull_secrets),
-        priority_class_name=worker.priority_class_name,
-        runtime_class_name=worker.runtime_class_name,
-        scheduler_name=worker.scheduler_name,
-        pod_labels=_named(worker.labels),
-        pod_annotations=_named(worker.annotations),
-        template_revision=settled.revision,
-        run_as_user=worker.run_as_user or NONROOT_USER,
-    )
-
-
-def _match_labels(gpu: GpuFacts) -> tuple[Named, ...]:
-    """The label that picks nodes of this type, from the type alone.
-
-    Not from the nodes in sight: one that comes or goes must not change a pod template.
-    """
-    if gpu.vendor is GpuVendor.AMD:
-        return (Named(name="amd.com/gpu.product-name", value=gpu.product),)
-    label = f"{gpu.resource}.product" if "/mig-" in gpu.resource else "nvidia.com/gpu.product"
-    return (Named(name=label, value=gpu.product),)
-
-
-def _named(pairs: Mapping[str, str]) -> tuple[Named, ...]:
-    return tuple(Named(name=name, value=pairs[name]) for name in sorted(pairs))
-
-
-def _environment(engine: Sequence[EnvSpec], pool: Sequence[EnvSpec]) -> tuple[EnvVar, ...]:
-    """The engine's variables, then the pool's; of one name the pool's counts."""
-    chosen = {variable.name: variable for variable in (*engine, *pool)}
-    return tuple(
-        EnvVar(
-            name=variable.name,
-            value=variable.value,
-            secret=SecretKey(
-                name=variable.value_from.secret_key_ref.name,
-                key=variable.value_from.secret_key_ref.key,
-            )
-            if variable.value_from
-            else None,
-        )
-        for variable in chosen.values()
-    )
-
-
-def _owner(deployment: InferenceDeployment) -> OwnerRef:
-    metadata = deployment.metadata
-    return OwnerRef(
-        api_version=deployment.api_version,
-        kind=deployment.kind,
-        name=metadata.name,
-        uid=metadata.uid or None,
-        namespace=metadata.namespace,
     )
 
 
@@ -391,14 +306,3 @@ def _message(status: InferenceDeploymentStatus, name: str) -> str:
 
 def _is_moving(status: InferenceDeploymentStatus) -> bool:
     return _condition(status, "Reconciling") is not None
-
-
-__all__ = [
-    "Announcement",
-    "ChildRef",
-    "Desired",
-    "Key",
-    "Observed",
-    "decide",
-    "pool_object_name",
-]
