@@ -77,8 +77,15 @@ def test_seventy_b_takes_a_quarter_on_each_of_four_cards() -> None:
     assert kv.kv_bytes_per_token_per_card(_seventy_b(), cards=4, kv_dtype="auto") == 81_920
 
 
-def test_a_long_sequence_of_seventy_b_takes_ten_gigabytes() -> None:
-    assert 327_680 * 32_768 == 10_737_418_240
+def test_a_long_sequence_of_seventy_b_takes_10_74_gigabytes_whole_blocks_counted() -> None:
+    pool = kv.layout(
+        _seventy_b(),
+        cards=1,
+        kv_dtype="auto",
+        release=Release.of("0.22.1"),
+        max_num_batched_tokens=2048,
+    )
+    assert 10_737_418_240 == kv.blocks_of_sequence(pool, 32_768) * pool.block_bytes
 
 
 def test_eight_b_takes_128_kib_per_token() -> None:
