@@ -35,9 +35,19 @@ MODEL_ID: Final = "google/gemma-3-270m"
 RELEASE: Final = "0.7.0"
 """As Debian's package calls itself; the table of flags knows it as b11669."""
 PORT: Final = 8000
+THREADS: Final = "1"
+"""llama-server's threads spin while they wait for each other: where cores are shared, two take 15 times
+as long as one (measured here: 31 s against 2 s for a short answer, beside other work)."""
 SLOTS: Final = 2
 SLOT_TOKENS: Final = 4096
 MIB: Final = 1 << 20
+
+SHOWN_HOW: Final = (
+    {"role": "user", "content": "What is the capital of Italy?"},
+    {"role": "assistant", "content": "The capital of Italy is Rome."},
+)
+END_OF_TURN: Final = "<|im_end|>"
+"""Of the template that llama-server takes where a file has none."""
 
 _KV_BUFFER: Final = re.compile(r"KV buffer size =\s+([0-9.]+) MiB")
 """One line for each cache and device, at verbosity 4 (llama.cpp b11434 and b11669)."""
@@ -70,7 +80,13 @@ def deployment(namespace: str, model: Path) -> Manifest:
                 "facts": {"inline": facts_of(model)},
             },
             "pools": [{"name": POOL, "gpu": {"product": CARD.product}, "engine": "llamaCpp"}],
-            "engines": {"llamaCpp": {"image": LLAMA_IMAGE, "release": RELEASE}},
+            "engines": {
+                "llamaCpp": {
+                    "image": LLAMA_IMAGE,
+                    "release": RELEASE,
+                    "env": [{"name": "LLAMA_ARG_THREADS", "value": THREADS}],
+                }
+            },
             "limits": {"maxModelLen": SLOT_TOKENS, "concurrency": SLOTS},
         },
     }
@@ -120,12 +136,17 @@ class Worker:
         """Status and text of one of its endpoints."""
         return self._ask("GET", path)
 
-    def chat(self, message: str, *, most_tokens: int = 48) -> Answer:
-        """What it says to one message; always the same, for nothing is left to chance."""
+    def chat(self, message: str, *, most_tokens: int = 24) -> Answer:
+        """What it says to one message; always the same, for nothing is left to chance.
+
+        The model is a base model that was never taught to chat: one exchange before shows it how.
+        """
+        messages = (*SHOWN_HOW, {"role": "user", "content": message})
         question = {
             "model": MODEL_NAME,
-            "messages": [{"role": "user", "content": message}],
+            "messages": messages,
             "max_tokens": most_tokens,
+            "stop": [END_OF_TURN],
             "temperature": 0,
             "seed": 1,
         }

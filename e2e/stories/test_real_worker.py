@@ -72,8 +72,8 @@ def test_it_runs_on_the_real_node_as_nobody_in_particular(served: Served) -> Non
 
 
 def test_it_answers_a_chat(served: Served) -> None:
-    answer = served.worker.chat("Say yes.", most_tokens=8)
-    assert answer.text
+    answer = served.worker.chat("What is the capital of France?")
+    assert "Paris" in answer.text
     assert answer.tokens > 0
 
 
