@@ -144,6 +144,18 @@ def test_nodes_out_of_sight_take_no_worker_down() -> None:
     assert desired.delete == ()
 
 
+def test_larger_nodes_out_of_sight_replace_no_pool() -> None:
+    """Only a small node of the type is seen: the pool of four cards is refused, not taken down."""
+    seen = scenes.fleet(("a6000-0", "rtx-a6000", 4), ("a6000-2", "rtx-a6000", 1))
+    raw, children = scenes.applied(_open_pools(), scenes.think(_open_pools(), seen))
+    desired = scenes.think(raw, scenes.fleet(("a6000-2", "rtx-a6000", 1)), children=children)
+    assert desired.delete == ()
+    assert scenes.deployments(desired) == {}
+    planned = scenes.condition(desired, "Planned")
+    assert planned is not None
+    assert planned["reason"] == "NoGpuInReach"
+
+
 def test_a_node_that_cannot_be_planned_for_is_named_in_status_and_condition() -> None:
     mixed = UnplannableNode(
         node="mixed-0",

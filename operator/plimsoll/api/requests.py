@@ -53,10 +53,15 @@ def pool_asks(
 
 
 def _best_ask(reach: Reach, gpu: GpuFacts) -> tuple[PoolAsk, int]:
-    """The first candidate that fits, with its KV tokens; else the first one, refused, with -1."""
+    """The pool that this GPU type has, else the first candidate that fits, with its KV tokens.
+
+    When nothing fits it is the first candidate, refused, with -1.
+    """
+    kept = _kept(reach, gpu)
+    if kept is not None:
+        return kept
     refused: PoolAsk | None = None
-    had = {pool.name for pool in reach.made_before if pool.plan and pool.gpu_product == gpu.product}
-    for pool in sorted(_candidates(reach, gpu), key=lambda pool: pool.name not in had):
+    for pool in _candidates(reach, gpu):
         ask = ask_of(reach, pool)
         outcome = plan(ask.request) if ask.request else None
         if isinstance(outcome, Plan):
@@ -65,6 +70,22 @@ def _best_ask(reach: Reach, gpu: GpuFacts) -> tuple[PoolAsk, int]:
             ask = ask.model_copy(update={"request": None, "refusal": outcome})
         refused = refused or ask
     return refused or ask_of(reach, _pool(gpu.product, EngineName.VLLM, 1)), -1
+
+
+def _kept(reach: Reach, gpu: GpuFacts) -> tuple[PoolAsk, int] | None:
+    """The pool that we made for this type before, while the user says the same and its shape fits.
+
+    A question that cannot be put, say because its larger nodes are out of sight, replaces no pool:
+    then it is refused, and its workers are left alone.
+    """
+    for had in reach.made_before:
+        if had.plan is None or had.gpu_product != gpu.product:
+            continue
+        ask = ask_of(reach, _pool(gpu.product, had.plan.engine, had.plan.cards))
+        is_same = ask.digest == had.plan_digest
+        if is_same and (ask.request is None or isinstance(plan(ask.request), Plan)):
+            return ask, had.plan.kv.pool_tokens
+    return None
 
 
 def _candidates(reach: Reach, gpu: GpuFacts) -> Iterator[Pool]:
