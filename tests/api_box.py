@@ -232,18 +232,23 @@ class StandIn:
 _NOT_OWNED = ("apiVersion", "kind", "metadata")
 
 
+async def _for_the_last_time(_: web.Request, response: web.StreamResponse) -> None:
+    """Say that the connection ends here, so that nobody keeps it."""
+    response.force_close()
+
+
 @asynccontextmanager
 async def serving(stand_in: StandIn) -> AsyncIterator[StandIn]:
     """The box with an address."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", stand_in.answer)
     # No connection outlives its use: kopf waits for all tasks in its loop, also for those of the box.
+    app.on_response_prepare.append(_for_the_last_time)
     runner = web.AppRunner(
         app,
         access_log=None,
         shutdown_timeout=0.1,
         handler_cancellation=True,
-        keepalive_timeout=0,
     )
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from plimsoll.catalog.gpus import find_gpu
 from plimsoll.catalog.models import find_gguf, find_model
 from plimsoll.engines.base import EngineName
@@ -45,7 +47,7 @@ def one_lane(
     )
 
 
-def seventy_b_on_four_a6000(**changes: object) -> PlanRequest:
+def seventy_b_on_four_a6000(**changes: Any) -> PlanRequest:
     """The mixed fleet's question: 70B in bf16 over four 48 GB cards, chat traffic."""
     request = PlanRequest(
         engine=EngineName.VLLM,
@@ -56,10 +58,10 @@ def seventy_b_on_four_a6000(**changes: object) -> PlanRequest:
         lanes=(one_lane(),),
         guarantee=Guarantee.EXPECTED,
     )
-    return request.model_copy(update=changes)
+    return request._replace(**changes)
 
 
-def eight_b_on_a_4090(**changes: object) -> PlanRequest:
+def eight_b_on_a_4090(**changes: Any) -> PlanRequest:
     """The plant's question: 8B in bf16 on one 24 GB card at 8192 tokens, every request whole."""
     request = PlanRequest(
         engine=EngineName.VLLM,
@@ -69,4 +71,4 @@ def eight_b_on_a_4090(**changes: object) -> PlanRequest:
         model=model(EIGHT_B),
         max_model_len=8192,
     )
-    return request.model_copy(update=changes)
+    return request._replace(**changes)

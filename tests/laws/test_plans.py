@@ -62,8 +62,8 @@ def test_a_larger_card_never_holds_less(request: PlanRequest, more_gib: int) -> 
     larger = _grown(request.gpu, more_gib)
     if (request.gpu.total_bytes >= 70 * GIB) != (larger.total_bytes >= 70 * GIB):
         return
-    alone = request.model_copy(update={"concurrency": None})
-    small, large = plan(alone), plan(alone.model_copy(update={"gpu": larger}))
+    alone = request._replace(concurrency=None)
+    small, large = plan(alone), plan(alone._replace(gpu=larger))
     if isinstance(small, Plan):
         assert isinstance(large, Plan)
         assert large.kv.pool_tokens >= small.kv.pool_tokens * 0.98  # more sequences take logits
@@ -79,7 +79,7 @@ def _grown(gpu: GpuFacts, more_gib: int) -> GpuFacts:
 def test_more_concurrency_never_needs_less(request: PlanRequest) -> None:
     """What is refused for n stays refused for more than n."""
     asked = request.concurrency or 1
-    fewer, more = (plan(request.model_copy(update={"concurrency": n})) for n in (asked, asked + 7))
+    fewer, more = (plan(request._replace(concurrency=n)) for n in (asked, asked + 7))
     if isinstance(fewer, Refusal):
         assert isinstance(more, Refusal)
 

@@ -1,20 +1,18 @@
 """What is one pool's question to the planner?"""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Collection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plimsoll.api.model_facts import KnownModel
-from plimsoll.api.v1alpha1 import EngineSpec, InferenceDeploymentSpec, Pool, PoolStatus
+from plimsoll.api.pool import EngineSpec, Pool
+from plimsoll.api.spec import InferenceDeploymentSpec
 from plimsoll.catalog.gpus import find_gpu, nearest
 from plimsoll.engines.base import EngineName
 from plimsoll.engines.guard import shadowed_flags
 from plimsoll.facts.gpu import GpuFacts, GpuProblem, Inventory, UnplannableNode
-from plimsoll.facts.record import Record
 from plimsoll.plan.records import (
     Guarantee,
     Lane,
@@ -26,6 +24,9 @@ from plimsoll.plan.records import (
 )
 from plimsoll.render.source import parse_source, source_problem
 
+if TYPE_CHECKING:
+    from plimsoll.api.status_types import PoolStatus
+
 DEFAULT_PREEMPTION_RISK: Final = 0.001
 """Accepted chance that live tokens exceed the pool, where limits.preemptionRisk is left out."""
 SHARED_SUFFIX: Final = "-SHARED"
@@ -33,7 +34,7 @@ SHARED_SUFFIX: Final = "-SHARED"
 _TAG: Final = re.compile(r"(?:^|[^0-9a-z])(?P<release>v?\d+\.\d+(?:\.\d+)?|b\d{4,})(?:$|[^0-9.])")
 
 
-class PoolAsk(Record):
+class PoolAsk(NamedTuple):
     """One pool's question, or why it cannot even be put."""
 
     pool: str
@@ -44,21 +45,21 @@ class PoolAsk(Record):
     """GPU type."""
     cards: int
     """Cards of one worker."""
-    wanted: int | None = None
-    """Workers that the user wants in this pool, if they said so."""
-    room: int | None = None
-    """Workers for which there are cards in reach; None when no node is in reach."""
     spec: Pool
     """The pool as the user wrote it, or as we would have written it."""
     digest: str
     """Digest of everything the user said that a plan depends on."""
+    wanted: int | None = None
+    """Workers that the user wants in this pool, if they said so."""
+    room: int | None = None
+    """Workers for which there are cards in reach; None when no node is in reach."""
     request: PlanRequest | None = None
     """The question."""
     refusal: Refusal | None = None
     """Why there is no question."""
 
 
-class Reach(Record):
+class Reach(NamedTuple):
     """Everything that the asks of one object share."""
 
     spec: InferenceDeploymentSpec
@@ -69,7 +70,7 @@ class Reach(Record):
     """Cards in reach."""
     facts_text: str | None = None
     """Content of the facts ConfigMap."""
-    made_before: tuple[PoolStatus, ...] = ()
+    made_before: "tuple[PoolStatus, ...]" = ()
     """Pools of the last status."""
 
 
@@ -107,7 +108,7 @@ def ask_of(reach: Reach, pool: Pool) -> PoolAsk:
     )
     if refusal is not None or isinstance(found, Refusal):
         return ask
-    return ask.model_copy(update={"request": _request(spec, pool, reach.known, found)})
+    return ask._replace(request=_request(spec, pool, reach.known, found))
 
 
 def _request(

@@ -5,11 +5,8 @@ checks the same pattern as a CEL rule, and both say the same sentence. The patte
 `re` and RE2 read alike.
 """
 
-from __future__ import annotations
-
 import re
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -26,8 +23,7 @@ class ManifestError(ValueError):
         """Path below the place where it was found, e.g. ".p50" or "[1].name"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A pattern for the whole text, the longest text, and the sentence for everything else."""
 
     pattern: str

@@ -1,7 +1,5 @@
 """Which parts of an object's metadata do we look at?"""
 
-from __future__ import annotations
-
 from pydantic import ConfigDict, Field
 
 from plimsoll.facts.record import Record

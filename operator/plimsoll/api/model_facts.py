@@ -4,21 +4,20 @@ Facts given in the object come first, then those of the ConfigMap that it names,
 by the model's public identity. A contradiction between the first and the last is shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import yaml
 from pydantic import ValidationError
 
-from plimsoll.api.v1alpha1 import InferenceDeploymentSpec, InlineFacts
+from plimsoll.api.model_spec import InlineFacts
+from plimsoll.api.spec import InferenceDeploymentSpec
 from plimsoll.catalog.models import find_gguf, find_model
 from plimsoll.facts.model import GgufFacts, ModelFacts, UnknownLayout
-from plimsoll.facts.record import Record
 from plimsoll.plan.records import Reason, Refusal
 
 
-class KnownModel(Record):
+class KnownModel(NamedTuple):
     """What is known of the model before any engine is asked."""
 
     model: ModelFacts | None = None

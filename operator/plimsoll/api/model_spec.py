@@ -1,7 +1,5 @@
 """Which model is served, where are its files, and who tells its facts?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Self
 

@@ -1,7 +1,5 @@
 """What does a person write about one pool, and about an engine for all pools?"""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator

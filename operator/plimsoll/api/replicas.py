@@ -8,11 +8,10 @@ best capacity first. When every pool has a number and spec.replicas says somethi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from plimsoll.facts.record import Record
 
-
-class Share(Record):
+class Share(NamedTuple):
     """One pool's claim."""
 
     pool: str

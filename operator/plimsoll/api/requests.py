@@ -9,15 +9,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plimsoll.api.asks import PoolAsk, Reach, ask_of
+from plimsoll.api.manifest import DeploymentManifest
 from plimsoll.api.model_facts import known_model
-from plimsoll.api.v1alpha1 import InferenceDeployment, Pool, PoolStatus
+from plimsoll.api.pool import Pool
 from plimsoll.engines.base import EngineName
 from plimsoll.facts.gpu import GpuFacts, Inventory
 from plimsoll.plan.planner import plan
 from plimsoll.plan.records import Plan, Refusal
+
+if TYPE_CHECKING:
+    from plimsoll.api.status_types import PoolStatus
 
 CARDS_TO_TRY: Final = (1, 2, 4, 8)
 """Cards of one worker, for pools that we make ourselves; the fewest that fit."""
@@ -27,7 +31,7 @@ _NOT_DNS: Final = re.compile(r"[^a-z0-9]+")
 
 
 def pool_asks(
-    deployment: InferenceDeployment,
+    deployment: DeploymentManifest,
     inventory: Inventory,
     *,
     facts_text: str | None = None,
@@ -67,7 +71,7 @@ def _best_ask(reach: Reach, gpu: GpuFacts) -> tuple[PoolAsk, int]:
         if isinstance(outcome, Plan):
             return ask, outcome.kv.pool_tokens
         if isinstance(outcome, Refusal):
-            ask = ask.model_copy(update={"request": None, "refusal": outcome})
+            ask = ask._replace(request=None, refusal=outcome)
         refused = refused or ask
     return refused or ask_of(reach, _pool(gpu.product, EngineName.VLLM, 1)), -1
 

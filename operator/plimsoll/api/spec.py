@@ -1,7 +1,5 @@
 """What does a person write in an InferenceDeployment?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Final, Self
 

@@ -1,7 +1,5 @@
 """What must the workers carry, how much may be promised, and what happens at the door and over time?"""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Final, Self
 

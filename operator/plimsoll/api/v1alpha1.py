@@ -8,12 +8,12 @@ has an address; metadata and status are read leniently.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import BeforeValidator
 
 from plimsoll.api.explain import explain_errors
-from plimsoll.api.forms import Form
+from plimsoll.api.manifest import API_VERSION, KIND, NAME_FORM, DeploymentManifest, read
 from plimsoll.api.metadata import Metadata
 from plimsoll.api.model_spec import FactsConfigMap, FactsSpec, GgufSpec, InlineFacts, ModelSpec
 from plimsoll.api.pool import (
@@ -51,55 +51,22 @@ from plimsoll.api.traffic import (
     Traffic,
 )
 from plimsoll.api.worker import PullSecret, TokenSecret, Toleration, WorkerOptions
-from plimsoll.facts.record import Record
 
 GROUP: Final = "plimsoll.dev"
 VERSION: Final = "v1alpha1"
-API_VERSION: Final = "plimsoll.dev/v1alpha1"
-KIND: Final = "InferenceDeployment"
 PLURAL: Final = "inferencedeployments"
 SHORT_NAME: Final = "infd"
 CATEGORY: Final = "inference"
 
-NAME_FORM: Final = Form(
-    "[a-z]([-a-z0-9]*[a-z0-9])?",
-    "write at most 52 lower-case letters, digits and -, beginning with a letter: the Service and the pools' "
-    "objects are named after it",
-    52,
-)
-"""Names of an InferenceDeployment: a Service's name, with room for a suffix as in a CronJob's 52."""
 
-
-class InferenceDeployment(Record):
+class InferenceDeployment(DeploymentManifest):
     """One model, the GPU types it may run on, and the traffic it must carry: Plimsoll plans the memory of
     every card, pins the engines' flags that follow, and keeps as many workers as asked for."""
 
-    api_version: Literal["plimsoll.dev/v1alpha1"] = API_VERSION
-    """plimsoll.dev/v1alpha1."""
-    kind: Literal["InferenceDeployment"] = KIND
-    """InferenceDeployment."""
-    metadata: Metadata
-    """Name, namespace and what the API server adds."""
-    spec: InferenceDeploymentSpec
-    """What is wanted."""
     status: Annotated[InferenceDeploymentStatus, BeforeValidator(read_status)] = (
         InferenceDeploymentStatus()
     )
     """What Plimsoll made of it."""
-
-    @model_validator(mode="after")
-    def _can_be_named_after(self) -> Self:
-        NAME_FORM.check(self.metadata.name, field=".metadata.name")
-        return self
-
-
-def read(raw: Any) -> InferenceDeployment:
-    """A whole object from plain data. Raises ValueError whose text is one line per problem."""
-
-    try:
-        return InferenceDeployment.model_validate(raw)
-    except ValidationError as error:
-        raise ValueError("\n".join(explain_errors(error))) from error
 
 
 __all__ = [
@@ -108,9 +75,11 @@ __all__ = [
     "DTYPES",
     "GROUP",
     "KIND",
+    "NAME_FORM",
     "PLURAL",
     "SHORT_NAME",
     "VERSION",
+    "DeploymentManifest",
     "EngineSpec",
     "Engines",
     "EnvSource",

@@ -3,8 +3,6 @@
 A small typed part of a pod, never a whole PodSpec: what Plimsoll pins stays pinned, and the CRD stays small.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Final, Self
 

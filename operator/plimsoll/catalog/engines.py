@@ -3,11 +3,8 @@
 A release that is not in the table gets the nearest older row, and the plan says so.
 """
 
-from __future__ import annotations
-
-from typing import Final
-
-from plimsoll.facts.record import Record
+from functools import cache
+from typing import Final, NamedTuple
 
 VLLM_RELEASES: Final = (
     "0.8.5", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "0.11.1", "0.11.2",
@@ -23,7 +20,7 @@ LLAMA_CPP_RELEASES: Final = ("b7410", "b9500", "b11434", "b11549", "b11669")
 is Debian's 0.7.0; b7410 has --fit (ggml-org/llama.cpp#16653), b9500 counts logits per slot (#23861)."""
 
 
-class KnownRelease(Record):
+class KnownRelease(NamedTuple):
     """The row that answers for a release."""
 
     text: str
@@ -32,6 +29,7 @@ class KnownRelease(Record):
     """What a person should know when the row is not the release itself."""
 
 
+@cache
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.removeprefix("b").split("."))
 

@@ -3,18 +3,14 @@
 The table is data/gpus.json; a row is read when it is asked for. What was never published is absent.
 """
 
-from __future__ import annotations
-
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from plimsoll.facts.gpu import Fp8, GpuFacts, GpuVendor
-from plimsoll.facts.record import Record
 from plimsoll.facts.source import Confidence, FactSource, Provenance
 from plimsoll.units import MIB
 
@@ -25,7 +21,9 @@ SLICE_RESERVED_BOUND_MIB: Final = 384
 """The driver's part of a MIG slice at most. The one published pair is 16384 in NVML and 16032 in the
 process (1g.16gb of an RTX PRO 4500, KosinskiLab/AlphaPulldownSnakemake#52): 352, rounded up."""
 
+_TABLE: Final = Path(__file__).with_name("data") / "gpus.json"
 _OUTSIDE_LABEL: Final = re.compile(r"[^A-Za-z0-9\-_. ]")
+_CAPITAL: Final = re.compile(r"[A-Z]")
 _SLICE: Final = re.compile(
     r"^(?P<card>.+?)(?:-MIG-|/)(?P<profile>(?:\d+c[.])?\d+g[.]\d+gb(?:[.+-](?:me|gfx)(?:[.]all)?)?)$",
     re.IGNORECASE,
@@ -37,7 +35,7 @@ _RESOURCES: Final = {
 }
 
 
-class MigProfile(Record):
+class MigProfile(NamedTuple):
     """One way to slice a card."""
 
     profile: str
@@ -48,7 +46,7 @@ class MigProfile(Record):
     """Where the number was printed."""
 
 
-class GpuType(Record):
+class GpuType(NamedTuple):
     """One row of the table. Sizes in MiB, as the sources print them."""
 
     key: str
@@ -98,7 +96,7 @@ class GpuType(Record):
 @cache
 def gpu_types() -> tuple[GpuType, ...]:
     """Every type of the table, in its order."""
-    return tuple(GpuType.model_validate(row) for row in _rows())
+    return tuple(_type_of(row) for row in _rows())
 
 
 def find_type(name: str) -> GpuType | None:
@@ -108,7 +106,7 @@ def find_type(name: str) -> GpuType | None:
     """
     card = match["card"] if (match := _SLICE.match(name.strip())) else name
     row = _index().get(_plain(card))
-    return None if row is None else GpuType.model_validate(row)
+    return None if row is None else _type_of(row)
 
 
 def find_gpu(name: str) -> GpuFacts | None:
@@ -138,7 +136,7 @@ def find_profile(of: GpuType, name: str) -> MigProfile | None:
     rows = {_resource_form(profile.profile): profile for profile in of.mig}
     plain = re.sub(r"[.-]me(?:[.]all)?$", "", wanted)
     found = rows.get(wanted) or rows.get(plain)
-    return None if found is None else found.model_copy(update={"profile": wanted})
+    return None if found is None else found._replace(profile=wanted)
 
 
 def reserved_bytes(product: str, total_bytes: int) -> tuple[int, Confidence, str]:
@@ -170,6 +168,8 @@ def reserved_bytes(product: str, total_bytes: int) -> tuple[int, Confidence, str
 
 def nearest(name: str) -> tuple[str, ...]:
     """Keys that somebody who typed `name` may have meant, best first, at most five."""
+    import difflib  # noqa: PLC0415 - only when something is wrong
+
     typed = _plain(name.partition("/")[0])
     keys = {spelling: str(row["key"]) for spelling, row in _index().items()}
     inside = sorted((s for s in keys if typed and (typed in s or s in typed)), key=len)
@@ -248,9 +248,27 @@ def _resource_form(profile: str) -> str:
     return profile.lower().replace("+", ".")
 
 
+def _type_of(row: Mapping[str, Any]) -> GpuType:
+    columns = {_CAPITAL.sub(r"_\g<0>", name).lower(): value for name, value in row.items()}
+    profiles = row.get("mig", ())
+    return GpuType(
+        **columns
+        | {
+            "vendor": GpuVendor(row["vendor"]),
+            "fp8": Fp8(row.get("fp8", Fp8.UNKNOWN)),
+            "aliases": tuple(row.get("aliases", ())),
+            "label_mib": tuple(row.get("labelMib", ())),
+            "mig": tuple(
+                MigProfile(each["profile"], each.get("memoryMib"), each.get("ref", ""))
+                for each in profiles
+            ),
+        }
+    )
+
+
 @cache
 def _rows() -> tuple[Mapping[str, Any], ...]:
-    text = (files("plimsoll.catalog") / "data" / "gpus.json").read_text(encoding="utf-8")
+    text = _TABLE.read_text(encoding="utf-8")
     return tuple(json.loads(text)["gpus"])
 
 

@@ -6,16 +6,17 @@ quantisations. Facts read from the files themselves replace these.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from plimsoll.facts.hf_config import model_facts, replicated_bytes
 from plimsoll.facts.model import GgufFacts, ModelFacts, UnknownLayout, Weights
 from plimsoll.facts.source import Confidence, FactSource, Provenance
+
+_DATA: Final = Path(__file__).with_name("data")
 
 
 def find_model(model_id: str) -> ModelFacts | UnknownLayout | None:
@@ -73,6 +74,8 @@ def known_ids() -> tuple[str, ...]:
 
 def nearest_ids(model_id: str) -> tuple[str, ...]:
     """Identities that somebody who wrote `model_id` may have meant, best first, at most five."""
+    import difflib  # noqa: PLC0415 - only when something is wrong
+
     typed = model_id.lower()
     name = typed.rpartition("/")[2]
     inside = sorted((key for key in _models() if name and name in key), key=len)
@@ -113,6 +116,6 @@ def _ggufs() -> tuple[Mapping[str, Any], ...]:
 
 
 def _read(name: str) -> Mapping[str, Any]:
-    text = (files("plimsoll.catalog") / "data" / name).read_text(encoding="utf-8")
+    text = (_DATA / name).read_text(encoding="utf-8")
     read: Mapping[str, Any] = json.loads(text)
     return read

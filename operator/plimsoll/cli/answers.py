@@ -1,7 +1,5 @@
 """What did the core say to one pool?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """How is a card drawn: which letter and colour has each owner, and how many cells of a bar?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """What stands in the YAML and JSON files that a person names?"""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Hashable, Iterator, Sequence

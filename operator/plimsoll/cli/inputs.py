@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from plimsoll.api.v1alpha1 import KIND, InferenceDeployment, read
+from plimsoll.api.manifest import KIND, DeploymentManifest, read
 from plimsoll.cli.answers import Answer
 from plimsoll.cli.documents import Document, read_documents
 from plimsoll.cli.exits import BadInputError
@@ -173,7 +173,7 @@ def _case(document: Document, config_maps: dict[tuple[str, str], Any]) -> Case:
     return Case(deployment, document.body, text if isinstance(text, str) else None)
 
 
-def _deployment(document: Document) -> InferenceDeployment:
+def _deployment(document: Document) -> DeploymentManifest:
     try:
         return read(document.body)
     except ValueError as error:

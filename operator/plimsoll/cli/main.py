@@ -12,8 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
-from typing import Final, NamedTuple, NoReturn, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from plimsoll import __version__
 from plimsoll.cli.exits import BadInputError, Exit
@@ -79,9 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:]
     if not words or words[0] not in SHORT_LIVED:
         return _main(words)
-    gc.disable()  # what lives this long is not worth collecting: 4 % of `plimsoll plan`
-    _skip_pydantic_plugins()
-    return _leave(_main(words))
+    gc.disable()  # what lives this long is not worth collecting,
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    code = _main(words)
+    gc.freeze()  # nor is it worth visiting once more on the way out
+    return code
 
 
 def _main(words: list[str]) -> int:
@@ -98,24 +99,6 @@ def _main(words: list[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
-
-
-def _skip_pydantic_plugins() -> None:
-    """Before its first model pydantic asks importlib.metadata for plugins among all installed packages,
-    even where PYDANTIC_DISABLE_PLUGINS forbids them: 8 % of `plimsoll plan`. We use none, so it finds
-    an empty list in place of its loader (pydantic 2.14, plugin/_loader.py); were the module renamed, the
-    only effect would be that it looks again.
-    """
-    loader = ModuleType("pydantic.plugin._loader")
-    vars(loader)["get_plugins"] = tuple
-    sys.modules.setdefault(loader.__name__, loader)
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process without taking a hundred classes apart: 12 % of `plimsoll plan`."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -140,15 +123,15 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         prog="plimsoll", dest="command", metavar="COMMAND", required=True
     )
-    chosen = next((word for word in words if not word.startswith("-")), "")
-    for command in COMMANDS:
+    named = [command for command in COMMANDS if words[:1] == [command.name]]
+    for command in named or COMMANDS:
         below = commands.add_parser(
             command.name,
             help=command.summary,
             description=f"{command.summary[0].upper()}{command.summary[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if command.name == chosen and command.name != "version":
+        if named and command.name != "version":
             module = _module(command.name)
             below.epilog = module.EPILOG
             module.add_arguments(below)

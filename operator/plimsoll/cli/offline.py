@@ -1,12 +1,10 @@
 """What can be planned for where there is no cluster: the cards that the file, the catalogue or a dump names?"""
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 from plimsoll.api.asks import PoolAsk
+from plimsoll.api.manifest import DeploymentManifest, read
 from plimsoll.api.requests import pool_asks
-from plimsoll.api.v1alpha1 import InferenceDeployment, read
 from plimsoll.catalog.gpus import find_gpu, nearest
 from plimsoll.cli.answers import Answer
 from plimsoll.cli.exits import BadInputError
@@ -28,7 +26,7 @@ PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 class Case(NamedTuple):
     """One InferenceDeployment of a file, with what the file says besides."""
 
-    deployment: InferenceDeployment
+    deployment: DeploymentManifest
     """The object."""
     body: Json
     """The object as plain data, as it stood in the file."""
@@ -54,7 +52,7 @@ def catalogue_card(name: str) -> GpuFacts:
 
 
 def catalogue_inventory(
-    deployment: InferenceDeployment, gpu_override: str | None = None
+    deployment: DeploymentManifest, gpu_override: str | None = None
 ) -> Inventory:
     """One node per GPU type that the spec names, with cards for all its workers; none of them spare.
 

@@ -3,8 +3,6 @@
 Plain strings and no library: `plimsoll plan` should answer before a person looks up.
 """
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Sequence
@@ -123,7 +121,9 @@ def bullets(items: Sequence[str], *, page: Page, indent: int = 2) -> list[str]:
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    if len(text) <= room:
+        return [text]
+    return textwrap.wrap(text, room, break_on_hyphens=False)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

@@ -264,20 +264,31 @@ class Client:
         if (header := await authorization(self._configuration)) is not None:
             headers["Authorization"] = header
         try:
-            response = await self._rest.request(
-                _METHODS[verb],
-                self._configuration.host.rstrip("/") + url,
-                headers=headers,
-                body=body,
-                _request_timeout=TIMEOUT,
-            )
-            answer = await response.read()
+            try:
+                response, answer = await self._ask(verb, url, body, headers)
+            except aiohttp.ServerDisconnectedError:
+                # a kept connection that the other side gave up meanwhile; what only reads asks again
+                if verb not in _READS:
+                    raise
+                response, answer = await self._ask(verb, url, body, headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._tell(verb, kind, 0)
             told = str(error) or type(error).__name__
             raise Unavailable(f"{verb} {kind.plural}: no answer: {told}") from error
         self._tell(verb, kind, response.status)
         return response.status, response.headers, answer
+
+    async def _ask(
+        self, verb: str, url: str, body: object, headers: dict[str, str]
+    ) -> tuple[Any, bytes]:
+        response = await self._rest.request(
+            _METHODS[verb],
+            self._configuration.host.rstrip("/") + url,
+            headers=headers,
+            body=body,
+            _request_timeout=TIMEOUT,
+        )
+        return response, await response.read()
 
     def _tell(self, verb: str, kind: Kind, status: int) -> None:
         if self.on_call is not None:

@@ -1,10 +1,8 @@
 """What do all engines answer, and in which words?"""
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.facts.record import Record
 from plimsoll.facts.source import Confidence
@@ -64,11 +62,13 @@ class Flag(Record):
         return (self.name,) if self.value is None else (self.name, self.value)
 
 
-class FlagRow(Record):
+class FlagRow(NamedTuple):
     """One flag in an engine's table: from which release to which."""
 
     name: str
     """Full name."""
+    source: str
+    """Where this row is from."""
     aliases: tuple[str, ...] = ()
     """Other spellings the parser takes."""
     env: tuple[str, ...] = ()
@@ -77,14 +77,12 @@ class FlagRow(Record):
     """First release that has it; None when older than our table."""
     until: str | None = None
     """First release that does not have it any more."""
-    source: str
-    """Where this row is from."""
 
 
 _NUMBERS: Final = re.compile(r"\d+")
 
 
-class Release(Record):
+class Release(NamedTuple):
     """An engine's release, comparable: vLLM 0.22.1 is (0, 22, 1), llama.cpp b11434 is (11434,)."""
 
     text: str
@@ -93,7 +91,7 @@ class Release(Record):
     """For comparison."""
 
     @classmethod
-    def of(cls, text: str) -> Release:
+    def of(cls, text: str) -> "Release":
         """Read "v0.22.1", "0.22.1" or "b11434". Raises ValueError when there is no number in it."""
         numbers = tuple(int(number) for number in _NUMBERS.findall(text.split("+", maxsplit=1)[0]))[
             :3

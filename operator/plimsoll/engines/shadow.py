@@ -4,16 +4,13 @@ Parsers are lenient, so the check reads words as the engine's own parser would, 
 spelling too many: a flag that changes the plan behind its back is worse than an extra question.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.engines.base import FlagRow, Release
-from plimsoll.facts.record import Record
 
 
-class ParserHabits(Record):
+class ParserHabits(NamedTuple):
     """How an engine's parser reads a word."""
 
     takes_prefixes: bool

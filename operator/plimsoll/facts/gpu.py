@@ -1,7 +1,5 @@
 """What is a card, and what does a node hold?"""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from plimsoll.facts.record import Named, Record

@@ -1,8 +1,7 @@
 """What is a model made of, as far as memory is concerned?"""
 
-from __future__ import annotations
-
 from enum import StrEnum
+from typing import NamedTuple
 
 from plimsoll.facts.record import Record
 from plimsoll.facts.source import Provenance
@@ -136,7 +135,7 @@ class GgufFacts(Record):
     """Where these facts are from."""
 
 
-class UnknownLayout(Record):
+class UnknownLayout(NamedTuple):
     """A model whose KV layout we do not understand: refused by name, never guessed."""
 
     architecture: str

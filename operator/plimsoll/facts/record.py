@@ -5,8 +5,6 @@ YAML speak camelCase; the same JSON stands in `plimsoll plan -o json`, in `.stat
 files.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
@@ -24,7 +22,6 @@ class Record(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         serialize_by_alias=True,
-        defer_build=True,
     )
 
     def to_json(self) -> dict[str, Any]:

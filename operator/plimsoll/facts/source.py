@@ -1,7 +1,5 @@
 """Where does a fact come from, and how far do we trust it?"""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from plimsoll.facts.record import Record

@@ -9,14 +9,13 @@ Lengths are log-normal, fitted through p50 and p99, and cut at the longest allow
 over n sequences is bounded by its mean, deviation and skew (Cornish-Fisher).
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Final
+from typing import Final, NamedTuple
 
-from plimsoll.facts.record import Record
 from plimsoll.plan.records import Lane, TokenQuantiles
 
 _NORMAL: Final = NormalDist()
@@ -30,7 +29,7 @@ CostOfTokens = Callable[[int], int]
 """What a live sequence of so many tokens takes from the pool (blocks or tokens)."""
 
 
-class Load(Record):
+class Load(NamedTuple):
     """What one live sequence takes from the pool, as a distribution."""
 
     mean: float
@@ -47,22 +46,29 @@ def expected_sequences(load: Load, room: int, *, risk: float, at_most: int = 409
     return largest(lambda n: _bound(load, n, z) <= room, at_most=at_most)
 
 
-def load_of(lanes: Sequence[Lane], *, longest: int, cost: CostOfTokens) -> Load:
-    """Mean, deviation and skew of what one live sequence of this traffic takes."""
-    costs: dict[int, int] = {}
-    weighted: list[tuple[float, float]] = []
+def load_of(lanes: Sequence[Lane], *, longest: int, cost: CostOfTokens, step: int = 1) -> Load:
+    """Mean, deviation and skew of what one live sequence of this traffic takes.
+
+    `cost` must be the same for all lengths between two multiples of `step` tokens: whole blocks.
+    """
+    chances: dict[int, float] = defaultdict(float)
     for lane in lanes:
-        live = [min(tokens, longest) for tokens in _live_tokens(lane)]
+        live = sorted(_live_tokens(lane))
+        uncut = bisect_right(live, longest)
         # a lane's share is of tokens; how often one of its sequences is met follows from its length
-        weight = lane.share / (sum(live) / len(live)) / len(live)
-        for tokens in live:
-            if tokens not in costs:
-                costs[tokens] = cost(tokens)
-            weighted.append((weight, costs[tokens]))
-    total = sum(weight for weight, _ in weighted)
-    mean = sum(weight * taken for weight, taken in weighted) / total
-    second = sum(weight * (taken - mean) ** 2 for weight, taken in weighted) / total
-    third = sum(weight * (taken - mean) ** 3 for weight, taken in weighted) / total
+        tokens_held = sum(map(math.ceil, live[:uncut])) + longest * (len(live) - uncut)
+        weight = lane.share / tokens_held
+        counted = 0
+        for tokens in range(step, longest, step):
+            reached = bisect_right(live, tokens, lo=counted)
+            if reached > counted:
+                chances[cost(tokens)] += weight * (reached - counted)
+                counted = reached
+        chances[cost(longest)] += weight * (len(live) - counted)
+    total = sum(chances.values())
+    mean = sum(chance * taken for taken, chance in chances.items()) / total
+    second = sum(chance * (taken - mean) ** 2 for taken, chance in chances.items()) / total
+    third = sum(chance * (taken - mean) ** 3 for taken, chance in chances.items()) / total
     deviation = math.sqrt(second)
     return Load(mean=mean, deviation=deviation, skew=third / deviation**3 if deviation > 0 else 0.0)
 
@@ -73,13 +79,13 @@ def _bound(load: Load, n: int, z: float) -> float:
     return n * load.mean + z * math.sqrt(n) * load.deviation + skew_part
 
 
-def _live_tokens(lane: Lane) -> Iterator[int]:
+def _live_tokens(lane: Lane) -> list[float]:
+    """What a sequence of the lane holds: its prompt, and an answer that is part written."""
     prompts = _log_normal_points(lane.prompt_tokens, _PROMPT_POINTS, length_biased=False)
     outputs = _log_normal_points(lane.output_tokens, _OUTPUT_POINTS, length_biased=True)
-    for prompt in prompts:
-        for output in outputs:
-            for step in range(_PROGRESS_POINTS):
-                yield math.ceil(prompt + output * (step + 0.5) / _PROGRESS_POINTS)
+    steps = [(step + 0.5) / _PROGRESS_POINTS for step in range(_PROGRESS_POINTS)]
+    written = [output * step for output in outputs for step in steps]
+    return [prompt + part for prompt in prompts for part in written]
 
 
 def _log_normal_points(lengths: TokenQuantiles, points: int, *, length_biased: bool) -> list[float]:

@@ -71,7 +71,7 @@ def _with_layers(ask: OffloadAsk, asked: int) -> Plan | Refusal:
 
 
 def _nothing_fits(ask: OffloadAsk, slots: int) -> Refusal:
-    shortest = ask.model_copy(update={"length": offload_words.LENGTH_STEP})
+    shortest = ask._replace(length=offload_words.LENGTH_STEP)
     weights_alone_fit = shortest.most_layers(1) > 0
     return Refusal(
         reason=Reason.KV_BUDGET_EXCEEDED if weights_alone_fit else Reason.WEIGHTS_DO_NOT_FIT,

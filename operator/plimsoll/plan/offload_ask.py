@@ -1,8 +1,6 @@
 """What is decided for a llama-server before slots and layers are counted?"""
 
-from __future__ import annotations
-
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.engines.base import Release
 from plimsoll.engines.llama_cpp import flags, memory
@@ -14,7 +12,6 @@ from plimsoll.engines.llama_cpp.context import (
     context_of_slots,
 )
 from plimsoll.facts.model import GgufFacts
-from plimsoll.facts.record import Record
 from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_field, length_from_traffic
 from plimsoll.plan.records import PlanRequest, Reason, Refusal
 
@@ -25,7 +22,7 @@ FEWEST_LAYERS: Final = 2
 """The output and one block; with less the card would only multiply for the host."""
 
 
-class OffloadAsk(Record):
+class OffloadAsk(NamedTuple):
     """A request with everything decided that does not depend on slots and layers."""
 
     request: PlanRequest

@@ -124,9 +124,7 @@ def _notes(ask: OffloadAsk, *, slots: int, layers: int, hosts: HostMemory) -> It
 def _length_for_all_layers(ask: OffloadAsk, slots: int) -> int:
     """The longest shorter length at which every layer fits; 0 when none does."""
     steps = largest(
-        lambda n: (
-            n == 0 or ask.model_copy(update={"length": n * LENGTH_STEP}).fits(slots, ask.layers)
-        ),
+        lambda n: n == 0 or ask._replace(length=n * LENGTH_STEP).fits(slots, ask.layers),
         at_most=(ask.length - 1) // LENGTH_STEP,
     )
     return steps * LENGTH_STEP
@@ -154,7 +152,7 @@ def _fewer_slots(request: PlanRequest, fit: Fit) -> Offer | None:
     asked = request.overrides.max_num_seqs or request.concurrency or 1
 
     def with_slots(count: int) -> Plan | Refusal:
-        fewer = request.model_copy(update={"concurrency": count})
+        fewer = request._replace(concurrency=count)
         return fit(_changed(fewer, max_num_seqs=None))
 
     count = largest(lambda n: n == 0 or isinstance(with_slots(n), Plan), at_most=asked - 1)
@@ -175,7 +173,7 @@ def _shorter(request: PlanRequest, fit: Fit) -> Offer | None:
         return None
 
     def with_length(steps: int) -> Plan | Refusal:
-        shorter = request.model_copy(update={"max_model_len": steps * LENGTH_STEP})
+        shorter = request._replace(max_model_len=steps * LENGTH_STEP)
         return fit(_changed(shorter, max_model_len=None))
 
     steps = largest(
@@ -193,7 +191,7 @@ def _shorter(request: PlanRequest, fit: Fit) -> Offer | None:
 
 
 def _q8_0(request: PlanRequest, fit: Fit) -> Offer | None:
-    found = fit(request.model_copy(update={"kv_dtype": "q8_0"}))
+    found = fit(request._replace(kv_dtype="q8_0"))
     if request.kv_dtype == "q8_0" or isinstance(found, Refusal):
         return None
     return Offer(
@@ -206,7 +204,7 @@ def _q8_0(request: PlanRequest, fit: Fit) -> Offer | None:
 
 def _more_cards(request: PlanRequest, fit: Fit) -> Offer | None:
     for cards in (2, 4, 8):
-        found = fit(request.model_copy(update={"cards": cards})) if cards > request.cards else None
+        found = fit(request._replace(cards=cards)) if cards > request.cards else None
         if isinstance(found, Plan):
             return Offer(
                 change="gpu.perWorker",
@@ -217,7 +215,7 @@ def _more_cards(request: PlanRequest, fit: Fit) -> Offer | None:
 
 
 def _changed(request: PlanRequest, **values: int | None) -> PlanRequest:
-    return request.model_copy(update={"overrides": request.overrides.model_copy(update=values)})
+    return request._replace(overrides=request.overrides._replace(**values))
 
 
 _OFFERS: Final = {

@@ -1,16 +1,15 @@
 """What fits a paged KV pool (vLLM): which share of the card, how many sequences of which length?"""
 
-from __future__ import annotations
-
 import math
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from plimsoll.catalog.engines import VLLM_RELEASES, KnownRelease, known_release
 from plimsoll.engines.base import ByteOwner, EngineName, LedgerLine, Release
 from plimsoll.engines.vllm import flags, kv, memory
 from plimsoll.facts.gpu import GpuFacts
 from plimsoll.facts.model import KvKind, ModelFacts
-from plimsoll.facts.record import Named, Record
+from plimsoll.facts.record import Named
 from plimsoll.facts.source import Confidence
 from plimsoll.plan import ledger, paged_words
 from plimsoll.plan.concurrency import Load, expected_sequences, largest, load_of
@@ -31,7 +30,7 @@ MOST_SEQUENCES: Final = ((70 * GIB, 1024), (0, 256))
 (0.33.0, engine/arg_utils.py)."""
 
 
-class Sizing(Record):
+class Sizing(NamedTuple):
     """The card with a given number of sequences in mind."""
 
     sequences: int
@@ -46,7 +45,7 @@ class Sizing(Record):
     """Blocks that sequences can use."""
 
 
-class PagedAsk(Record):
+class PagedAsk(NamedTuple):
     """A request with everything decided that does not depend on the number of sequences."""
 
     request: PlanRequest
@@ -149,7 +148,8 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
         load_of(
             request.lanes,
             longest=length,
-            cost=lambda tokens: kv.blocks_of_sequence(pool, tokens),
+            cost=partial(kv.blocks_of_sequence, pool),
+            step=kv.step_tokens(pool),
         )
         if request.lanes
         else None
@@ -289,18 +289,20 @@ def _sequences(ask: PagedAsk) -> int | Refusal:
             message=f"maxNumSeqs {override} needs so much for sampling and graphs that not one "
             f"sequence of {ask.length:,} tokens fits beside it.",
         )
-    most = largest(
-        lambda n: n == 0 or ask.promised(size(ask, n)) >= n, at_most=most_sequences(ask.gpu)
-    )
+    most = most_sequences(ask.gpu)
     asked = ask.request.concurrency
     if asked is None:
-        return most
-    if asked <= most:
+        return largest(lambda n: n == 0 or _holds(ask, n), at_most=most)
+    if asked <= most and _holds(ask, asked):
         return asked
     return Refusal(
         reason=Reason.KV_BUDGET_EXCEEDED,
         message=paged_words.too_many(ask, size(ask, asked), asked=asked),
     )
+
+
+def _holds(ask: PagedAsk, sequences: int) -> bool:
+    return ask.promised(size(ask, sequences)) >= sequences
 
 
 def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
@@ -376,9 +378,7 @@ def _in_fp8(ask: PagedAsk, sizing: Sizing) -> int | None:
     """Whole sequences of the same pool in fp8; None when it is fp8 already or cannot be."""
     if ask.request.kv_dtype.startswith("fp8"):
         return None
-    other = prepare(
-        ask.request.model_copy(update={"kv_dtype": "fp8", "max_model_len": ask.length, "lanes": ()})
-    )
+    other = prepare(ask.request._replace(kv_dtype="fp8", max_model_len=ask.length, lanes=()))
     return None if isinstance(other, Refusal) else other.worst_case(size(other, sizing.sequences))
 
 

@@ -138,7 +138,7 @@ def _notes(ask: PagedAsk) -> Iterator[str]:
         and request.overrides.max_model_len is None
     ):
         yield f"neither traffic nor limits.maxModelLen is given: planned for {ask.length:,} tokens"
-    if any(kind.window_tokens for kind in ask.pool.kinds):
+    if any(kind.most_tokens for kind in ask.pool.kinds):
         steps = kv.steps_in_flight(ask.release)
         yield (
             f"sliding layers also hold {steps} step(s) of {ask.step_tokens:,} tokens in flight, "
@@ -162,7 +162,7 @@ def offers(request: PlanRequest, refusal: Refusal, fit: Fit) -> tuple[Offer, ...
 def _fewer(request: PlanRequest, fit: Fit) -> Offer | None:
     if request.concurrency is None or request.concurrency <= 1:
         return None
-    found = fit(request.model_copy(update={"concurrency": None}))
+    found = fit(request._replace(concurrency=None))
     if isinstance(found, Refusal):
         return None
     count = found.concurrency.max_num_seqs
@@ -179,11 +179,9 @@ def _shorter(request: PlanRequest, fit: Fit) -> Offer | None:
         return None
 
     def shortened(steps: int) -> PlanRequest:
-        return request.model_copy(
-            update={
-                "max_model_len": steps * LENGTH_STEP,
-                "overrides": request.overrides.model_copy(update={"max_model_len": None}),
-            }
+        return request._replace(
+            max_model_len=steps * LENGTH_STEP,
+            overrides=request.overrides._replace(max_model_len=None),
         )
 
     steps = largest(
@@ -203,7 +201,7 @@ def _shorter(request: PlanRequest, fit: Fit) -> Offer | None:
 def _fp8(request: PlanRequest, fit: Fit) -> Offer | None:
     if request.kv_dtype != "auto":
         return None
-    found = fit(request.model_copy(update={"kv_dtype": "fp8"}))
+    found = fit(request._replace(kv_dtype="fp8"))
     if isinstance(found, Refusal):
         return None
     return Offer(
@@ -218,7 +216,7 @@ def _more_cards(request: PlanRequest, fit: Fit) -> Offer | None:
     for cards in (2, 4, 8, 16):
         if cards <= request.cards:
             continue
-        found = fit(request.model_copy(update={"cards": cards}))
+        found = fit(request._replace(cards=cards))
         if isinstance(found, Plan):
             return Offer(
                 change="gpu.perWorker",
@@ -232,9 +230,7 @@ def _llama_cpp(request: PlanRequest, _: Fit) -> Offer | None:
     if request.gguf is None:
         return None
     found = plan_llama_cpp(
-        request.model_copy(
-            update={"engine": EngineName.LLAMA_CPP, "release": None, "kv_dtype": "auto"}
-        )
+        request._replace(engine=EngineName.LLAMA_CPP, release=None, kv_dtype="auto")
     )
     if isinstance(found, Refusal) or found.gpu_layers is None:
         return None

@@ -1,8 +1,7 @@
 """What does the planner take, and what does it give?"""
 
-from __future__ import annotations
-
 from enum import StrEnum
+from typing import NamedTuple
 
 from plimsoll.engines.base import ByteOwner, EngineName, Flag, LedgerLine
 from plimsoll.facts.gpu import GpuFacts
@@ -20,7 +19,7 @@ class Guarantee(StrEnum):
     """The chance that live tokens exceed the pool stays below `preemption_risk`."""
 
 
-class TokenQuantiles(Record):
+class TokenQuantiles(NamedTuple):
     """Lengths of prompts or outputs, as two quantiles of a log-normal."""
 
     p50: int
@@ -29,7 +28,7 @@ class TokenQuantiles(Record):
     """All but one in a hundred are no longer than this, in tokens."""
 
 
-class Lane(Record):
+class Lane(NamedTuple):
     """One class of traffic."""
 
     name: str
@@ -42,7 +41,7 @@ class Lane(Record):
     """Its part of the requests' tokens, 0 to 1."""
 
 
-class Overrides(Record):
+class Overrides(NamedTuple):
     """Values that the user pins: honoured, shown as overrides, refused when they cannot work."""
 
     max_model_len: int | None = None
@@ -55,7 +54,7 @@ class Overrides(Record):
     cache_ram_bytes: int | None = None
 
 
-class PlanRequest(Record):
+class PlanRequest(NamedTuple):
     """One model, engine, GPU type and traffic."""
 
     engine: EngineName

@@ -24,7 +24,8 @@ from plimsoll.render.labels import (
     WORKER_COMPONENT,
     pool_selector,
 )
-from plimsoll.render.records import EnvVar, Manifest, PoolWorkload, SourceKind
+from plimsoll.render.records import EnvVar, Manifest, PoolWorkload
+from plimsoll.render.source import SourceKind
 from plimsoll.units import GIB, MIB, quantity
 
 CONTAINER_NAME: Final = "engine"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any, Final, Self
 
 from pydantic import model_validator
@@ -11,6 +10,7 @@ from plimsoll.engines.base import Release
 from plimsoll.facts.gpu import GpuFacts
 from plimsoll.facts.record import Named, Record
 from plimsoll.plan.records import Plan
+from plimsoll.render.source import ModelSource
 
 Manifest = dict[str, Any]
 """One Kubernetes object as plain data."""
@@ -32,36 +32,6 @@ class OwnerRef(Record):
     """Its namespace; children live in the same one."""
     uid: str | None = None
     """Its UID, by which the garbage collector goes; None offline, where the object does not exist."""
-
-
-class SourceKind(StrEnum):
-    """Where a model's files lie."""
-
-    HUB = "Hub"
-    """A model hub that speaks Hugging Face's protocol; the engine fetches the files itself."""
-    CLAIM = "PersistentVolumeClaim"
-    HOST_PATH = "HostPath"
-    IMAGE = "Image"
-    """A container image, mounted as a volume."""
-
-
-class ModelSource(Record):
-    """A model's address as the engine and the pod need it."""
-
-    kind: SourceKind
-    """Where the files lie."""
-    uri: str
-    """As the user wrote it."""
-    model: str
-    """What the engine is told: a path below the mount, or the hub's org/name."""
-    file: str | None = None
-    """Hub only: the file inside the repository; None for the whole of it."""
-    revision: str | None = None
-    """Hub only: branch, tag or commit."""
-    volume: Manifest | None = None
-    """The pod volume without its name; None for a hub."""
-    mount_path: str | None = None
-    """Where it is mounted, read-only; None for a hub."""
 
 
 class SecretKey(Record):

@@ -3,21 +3,49 @@
 Volumes are mounted read-only below /models. A hub is the engine's own business: it fetches.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable
-from typing import Final
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
 from plimsoll.engines.base import EngineName
-from plimsoll.render.records import ModelSource, SourceKind
 
 MODELS_PATH: Final = "/models"
 """Where volumes with models are mounted."""
 
 _REPO: Final = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>.+))?")
 _CLAIM: Final = re.compile(r"(?P<claim>[a-z0-9][a-z0-9.-]*)(?:/(?P<path>.*))?")
+
+
+class SourceKind(StrEnum):
+    """Where a model's files lie."""
+
+    HUB = "Hub"
+    """A model hub that speaks Hugging Face's protocol; the engine fetches the files itself."""
+    CLAIM = "PersistentVolumeClaim"
+    HOST_PATH = "HostPath"
+    IMAGE = "Image"
+    """A container image, mounted as a volume."""
+
+
+class ModelSource(NamedTuple):
+    """A model's address as the engine and the pod need it."""
+
+    kind: SourceKind
+    """Where the files lie."""
+    uri: str
+    """As the user wrote it."""
+    model: str
+    """What the engine is told: a path below the mount, or the hub's org/name."""
+    file: str | None = None
+    """Hub only: the file inside the repository; None for the whole of it."""
+    revision: str | None = None
+    """Hub only: branch, tag or commit."""
+    volume: dict[str, Any] | None = None
+    """The pod volume without its name; None for a hub."""
+    mount_path: str | None = None
+    """Where it is mounted, read-only; None for a hub."""
 
 
 def parse_source(uri: str) -> ModelSource:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from kubernetes.aio.client.configuration import Configuration
 
 from api_box import StandIn, connected
 from plimsoll.cluster.client import Client
@@ -246,3 +247,45 @@ def test_addresses_are_those_of_the_api_server() -> None:
 def test_a_child_of_a_kind_without_a_grant_is_a_mistake_of_ours() -> None:
     with pytest.raises(LookupError, match="Secret of v1 is not among"):
         child_kind({"apiVersion": "v1", "kind": "Secret"})
+
+
+def _asked_of_a_server_that_hangs_up_once(verb: str) -> tuple[str, list[str]]:
+    """What came of the call, an answer or the error's name, and the requests that arrived."""
+    arrived: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        arrived.append((await reader.readuntil(b"\r\n\r\n")).decode().split()[0])
+        if len(arrived) > 1:
+            answer = b'{"metadata": {"name": "a"}}'
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode() + answer)
+            await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async def run() -> str:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        configuration = Configuration()
+        configuration.host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        client = Client(configuration)
+        try:
+            if verb == "get":
+                return str((await client.get(SERVICE, "team", "a"))["metadata"]["name"])
+            await client.create(SERVICE, "team", service())
+            return "made"
+        except Unavailable as error:
+            return type(error).__name__
+        finally:
+            await client.close()
+            server.close()
+            await server.wait_closed()
+
+    return asyncio.run(run()), arrived
+
+
+def test_a_read_whose_connection_was_given_up_is_asked_again() -> None:
+    assert ("a", ["GET", "GET"]) == _asked_of_a_server_that_hangs_up_once("get")
+
+
+def test_a_write_is_never_sent_twice() -> None:
+    assert ("Unavailable", ["POST"]) == _asked_of_a_server_that_hangs_up_once("create")

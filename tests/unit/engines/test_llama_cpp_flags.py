@@ -42,12 +42,12 @@ def test_everything_is_explicit() -> None:
 
 
 def test_several_cards_are_split_by_layers_in_equal_shares() -> None:
-    flags = pinned_flags(SETTINGS.model_copy(update={"cards": 4}), NEWEST)
+    flags = pinned_flags(SETTINGS._replace(cards=4), NEWEST)
     assert "--split-mode layer --tensor-split 1,1,1,1" in words(flags)
 
 
 def test_checkpoints_are_pinned_where_a_model_takes_them() -> None:
-    flags = pinned_flags(SETTINGS.model_copy(update={"checkpoints_per_slot": 2}), NEWEST)
+    flags = pinned_flags(SETTINGS._replace(checkpoints_per_slot=2), NEWEST)
     assert "--ctx-checkpoints 2" in words(flags)
 
 
@@ -71,7 +71,7 @@ def test_paths_and_ports_are_left_to_the_renderer() -> None:
 
 
 def test_every_pinned_flag_has_a_row_and_every_row_a_source() -> None:
-    several = SETTINGS.model_copy(update={"cards": 2, "checkpoints_per_slot": 1})
+    several = SETTINGS._replace(cards=2, checkpoints_per_slot=1)
     assert {flag.name for flag in pinned_flags(several, NEWEST)} <= guarded_names()
     assert all(row.source for row in ROWS)
 

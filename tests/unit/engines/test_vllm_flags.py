@@ -50,7 +50,7 @@ def test_a_flag_is_there_from_its_release_on(flag: str, before: str, since: str)
 
 
 def test_a_block_size_is_left_to_the_backend_of_mla() -> None:
-    open_size = SETTINGS.model_copy(update={"block_size": None})
+    open_size = SETTINGS._replace(block_size=None)
     names = [flag.name for flag in pinned_flags(open_size, Release.of("0.33.0"))]
     assert "--block-size" not in names
 

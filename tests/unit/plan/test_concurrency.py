@@ -74,10 +74,8 @@ def test_lengths_are_cut_at_the_longest() -> None:
 
 
 def test_lanes_count_by_their_share_of_tokens() -> None:
-    chat = worlds.one_lane(prompt=(700, 3000), output=(250, 900)).model_copy(update={"share": 0.7})
-    batch = worlds.one_lane(prompt=(22000, 30000), output=(400, 1200)).model_copy(
-        update={"share": 0.3}
-    )
+    chat = worlds.one_lane(prompt=(700, 3000), output=(250, 900))._replace(share=0.7)
+    batch = worlds.one_lane(prompt=(22000, 30000), output=(400, 1200))._replace(share=0.3)
     alone = [load_of([lane], longest=32_768, cost=lambda t: t).mean for lane in (chat, batch)]
     mixed = load_of([chat, batch], longest=32_768, cost=lambda t: t).mean
     assert mixed == pytest.approx(1 / (0.7 / alone[0] + 0.3 / alone[1]), rel=1e-9)

@@ -295,7 +295,7 @@ def test_cache_ram_is_a_number_and_can_be_set() -> None:
 
 
 def test_without_facts_of_a_gguf_there_is_no_plan() -> None:
-    request = asked("Q6_K", A6000).model_copy(update={"gguf": None})
+    request = asked("Q6_K", A6000)._replace(gguf=None)
     assert refused(request).reason is Reason.MODEL_UNKNOWN
 
 
@@ -316,13 +316,10 @@ def test_cells_that_do_not_fit_are_refused_with_what_would() -> None:
     changes = [offer.change for offer in refusal.offers]
     assert ["limits.concurrency", "limits.maxModelLen"] == changes[:2]
     for offer in refusal.offers[:2]:
-        update = {
-            offer.change.removeprefix("limits.").replace("maxModelLen", "max_model_len"): int(
-                offer.value
-            )
-        }
+        field = offer.change.removeprefix("limits.").replace("maxModelLen", "max_model_len")
+        update: dict[str, Any] = {field: int(offer.value)}
         again = asked("Q4_K_M", card(6000), max_model_len=131072, concurrency=8)
-        assert isinstance(plan_llama_cpp(again.model_copy(update=update)), Plan)
+        assert isinstance(plan_llama_cpp(again._replace(**update)), Plan)
 
 
 def test_what_others_hold_is_not_ours() -> None:
@@ -392,6 +389,6 @@ def test_one_layer_more_than_the_cap_is_refused(mib: int, length: int, slots: in
     outcome = plan_llama_cpp(request)
     if isinstance(outcome, Plan) and (outcome.gpu_layers or 0) < 81:
         one_more = Overrides(gpu_layers=(outcome.gpu_layers or 0) + 1)
-        again = plan_llama_cpp(request.model_copy(update={"overrides": one_more}))
+        again = plan_llama_cpp(request._replace(overrides=one_more))
         assert isinstance(again, Refusal)
         assert f"at most {outcome.gpu_layers} fit" in again.message

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.engines.base import EngineName
-from plimsoll.render.records import SourceKind
-from plimsoll.render.source import parse_source, source_problem
+from plimsoll.render.source import SourceKind, parse_source, source_problem
 
 
 def test_a_claim_is_mounted_read_only_below_models() -> None:

@@ -5,11 +5,8 @@ length, and every slot is rounded UP to 256 cells although the warning in the lo
 `-c 4096 -np 3` allocates 4608.
 """
 
-from __future__ import annotations
+from typing import Final, NamedTuple
 
-from typing import Final
-
-from plimsoll.facts.record import Record
 from plimsoll.units import round_up
 
 CELL_STEP: Final = 256
@@ -38,7 +35,7 @@ def row_bytes(values: int, cache_type: str) -> int:
     return values * BLOCK_BYTES[cache_type] // VALUES_PER_BLOCK
 
 
-class ServerContext(Record):
+class ServerContext(NamedTuple):
     """The cells that llama-server allocates for its slots."""
 
     slots: int

@@ -5,14 +5,11 @@ one cache among four slots, and keep 8 GiB of prompts in host memory. Rows were 
 of b11434 and b11669 and, where a build is named, from the change that brought the flag.
 """
 
-from __future__ import annotations
-
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.catalog.engines import LLAMA_CPP_RELEASES, KnownRelease, known_release
 from plimsoll.engines.base import Flag, FlagRow, Release, has_flag
-from plimsoll.facts.record import Record
 from plimsoll.units import MIB
 
 _PARSERS: Final = "argument parsers of b11434 and b11669"
@@ -110,7 +107,7 @@ ROWS: Final = (
 """Flags that we pin, or that would change what is pinned."""
 
 
-class LlamaCppSettings(Record):
+class LlamaCppSettings(NamedTuple):
     """What the plan decided."""
 
     ctx_size: int

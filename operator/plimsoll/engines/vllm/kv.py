@@ -6,13 +6,11 @@ v1/core/kv_cache_utils.py and v1/kv_cache_interface.py; checked against its own 
 tests/data/vllm_kv_oracle.json.
 """
 
-from __future__ import annotations
-
-from typing import Final
+import math
+from typing import Final, NamedTuple
 
 from plimsoll.engines.base import Release
 from plimsoll.facts.model import KvGroup, KvKind, ModelFacts
-from plimsoll.facts.record import Record
 from plimsoll.units import ceil_div
 
 DEFAULT_BLOCK_TOKENS: Final = 16
@@ -29,7 +27,7 @@ _BYTES_OF_DTYPE: Final = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4}
 _ONE_BYTE: Final = ("fp8", "fp8_e4m3", "fp8_e5m2")
 
 
-class LayerGroup(Record):
+class LayerGroup(NamedTuple):
     """Groups of layers that keep KV the same way, as the pool sees them."""
 
     kind: KvKind
@@ -38,24 +36,24 @@ class LayerGroup(Record):
     """How many groups of this kind draw blocks."""
     block_tokens: int
     """Tokens in one block of this kind."""
-    window_tokens: int | None = None
-    """Window or chunk."""
+    most_tokens: int | None = None
+    """Tokens that a sequence keeps at most: its window and the steps in flight; None for all of them."""
+    spare_blocks: int = 0
+    """Blocks beyond those: a window may begin inside a block."""
 
 
-class PagedLayout(Record):
+class PagedLayout(NamedTuple):
     """The pool's geometry on one card."""
 
     block_bytes: int
     """Bytes of one pool block on one card, all layers of the widest group together."""
     kinds: tuple[LayerGroup, ...]
     """What a sequence draws from the pool."""
-    in_flight_tokens: int
-    """Tokens that sliding and chunked layers hold beyond their window while a step is in flight."""
     bytes_per_token_per_card: int
     """KV bytes of one more token of a long sequence, every layer counted."""
 
 
-class HeadsDoNotDivide(Record):
+class HeadsDoNotDivide(NamedTuple):
     """The model's heads cannot be split over that many cards."""
 
     message: str
@@ -137,6 +135,7 @@ def layout(
     }
     widest_page = max(per_token.values()) * base
     layers_per_group = _layers_per_group([group.layers for group in merged])
+    in_flight_tokens = steps_in_flight(release) * max_num_batched_tokens
     kinds = tuple(
         LayerGroup(
             kind=group.kind,
@@ -145,16 +144,27 @@ def layout(
             block_tokens=base * (widest_page // (per_token[group] * base))
             if widest_page % (per_token[group] * base) == 0
             else base,
-            window_tokens=group.window_tokens,
+            most_tokens=_most_tokens(group, in_flight_tokens),
+            spare_blocks=1 if group.kind is KvKind.SLIDING else 0,
         )
         for group in merged
     )
     return PagedLayout(
         block_bytes=widest_page * layers_per_group,
         kinds=kinds,
-        in_flight_tokens=steps_in_flight(release) * max_num_batched_tokens,
         bytes_per_token_per_card=sum(group.layers * per_token[group] for group in merged),
     )
+
+
+def _most_tokens(group: KvGroup, in_flight_tokens: int) -> int | None:
+    """Sliding and chunked layers drop what left the window, once no step in flight needs it."""
+    match group.kind:
+        case KvKind.SLIDING:
+            return (group.window_tokens or 0) - 1 + in_flight_tokens
+        case KvKind.CHUNKED:
+            return (group.window_tokens or 0) + in_flight_tokens
+        case KvKind.FULL | KvKind.MLA:
+            return None
 
 
 def _merged(groups: tuple[KvGroup, ...]) -> tuple[KvGroup, ...]:
@@ -173,19 +183,16 @@ def _layers_per_group(layers: list[int]) -> int:
 
 def blocks_of_sequence(pool: PagedLayout, tokens: int) -> int:
     """Blocks that one sequence of `tokens` takes at most, over all groups."""
-    return sum(kind.groups * _blocks_of_kind(kind, tokens, pool) for kind in pool.kinds)
+    blocks = 0
+    for kind in pool.kinds:
+        held = tokens if kind.most_tokens is None else min(tokens, kind.most_tokens)
+        blocks += kind.groups * (ceil_div(held, kind.block_tokens) + kind.spare_blocks)
+    return blocks
 
 
-def _blocks_of_kind(kind: LayerGroup, tokens: int, pool: PagedLayout) -> int:
-    match kind.kind:
-        case KvKind.SLIDING:
-            held = min((kind.window_tokens or 0) - 1 + pool.in_flight_tokens, tokens)
-            return ceil_div(held, kind.block_tokens) + 1
-        case KvKind.CHUNKED:
-            held = min((kind.window_tokens or 0) + pool.in_flight_tokens, tokens)
-            return ceil_div(held, kind.block_tokens)
-        case KvKind.FULL | KvKind.MLA:
-            return ceil_div(tokens, kind.block_tokens)
+def step_tokens(pool: PagedLayout) -> int:
+    """Lengths between two multiples of this take the same blocks: every kind's block is a multiple."""
+    return math.gcd(*(kind.block_tokens for kind in pool.kinds))
 
 
 def longest_sequence(pool: PagedLayout, blocks: int, *, at_most: int) -> int:
