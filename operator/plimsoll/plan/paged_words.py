@@ -1,19 +1,15 @@
 """How do we say, in one sentence with its numbers, what binds a paged pool and what would fit?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plimsoll.engines.base import ByteOwner, EngineName
 from plimsoll.engines.vllm import kv, memory
 from plimsoll.plan.concurrency import largest
 from plimsoll.plan.offload import plan_llama_cpp
+from plimsoll.plan.paged_ask import PagedAsk, Sizing
 from plimsoll.plan.records import Guarantee, Offer, Plan, PlanRequest, Reason, Refusal
 from plimsoll.units import GB, counted, gib, round_down
-
-if TYPE_CHECKING:
-    from plimsoll.plan.paged import PagedAsk, Sizing
 
 YARDSTICK_SEQUENCES: Final = 32
 """Concurrency that people set by habit; the plan says up to which mean length it is safe."""

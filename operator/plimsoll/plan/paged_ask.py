@@ -1,0 +1,217 @@
+"""What does a question to a paged pool (vLLM) come to before and after sequences are counted?"""
+
+import math
+from functools import partial
+from typing import Final, NamedTuple
+
+from plimsoll.catalog.engines import VLLM_RELEASES, KnownRelease, known_release
+from plimsoll.engines.base import ByteOwner, LedgerLine, Release
+from plimsoll.engines.vllm import kv, memory
+from plimsoll.facts.gpu import GpuFacts
+from plimsoll.facts.model import KvKind, ModelFacts
+from plimsoll.plan.concurrency import Load, expected_sequences, load_of
+from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_field, length_from_traffic
+from plimsoll.plan.records import Guarantee, PlanRequest, Reason, Refusal
+from plimsoll.units import GIB
+
+MOST_SEQUENCES: Final = ((70 * GIB, 1024), (0, 256))
+"""max_num_seqs is never pinned above vLLM's own default: 1024 on cards of 70 GiB and more, else 256
+(0.33.0, engine/arg_utils.py)."""
+
+
+class Sizing(NamedTuple):
+    """The card with a given number of sequences in mind."""
+
+    sequences: int
+    """max_num_seqs, which sets sampler rows and graph sizes."""
+    lines: tuple[LedgerLine, ...]
+    """Every owner but the pool and the headroom."""
+    utilization: float
+    """Share of what CUDA calls total."""
+    pool_bytes: int
+    """What the share leaves for blocks; below zero when even the fixed lines do not fit."""
+    blocks: int
+    """Blocks that sequences can use."""
+
+
+class PagedAsk(NamedTuple):
+    """A request with everything decided that does not depend on the number of sequences."""
+
+    request: PlanRequest
+    model: ModelFacts
+    release: Release
+    release_note: str | None
+    dtype: str
+    length: int
+    step_tokens: int
+    pool: kv.PagedLayout
+    load: Load | None
+
+    @property
+    def gpu(self) -> GpuFacts:
+        """The card."""
+        return self.request.gpu
+
+    @property
+    def blocks_at_full_length(self) -> int:
+        """Blocks of one sequence of the whole length."""
+        return kv.blocks_of_sequence(self.pool, self.length)
+
+    def worst_case(self, sizing: Sizing) -> int:
+        """Sequences of the whole length that the pool holds."""
+        return max(0, sizing.blocks) // self.blocks_at_full_length
+
+    def expected(self, sizing: Sizing) -> int | None:
+        """Sequences of this traffic that the pool holds with the accepted risk."""
+        if self.load is None:
+            return None
+        return expected_sequences(
+            self.load, max(0, sizing.blocks), risk=self.request.preemption_risk
+        )
+
+    def promised(self, sizing: Sizing) -> int:
+        """Sequences under the guarantee that was asked for; one whole sequence must fit in any case."""
+        worst = self.worst_case(sizing)
+        if self.request.guarantee is Guarantee.WORST_CASE or worst == 0:
+            return worst
+        return max(worst, self.expected(sizing) or 0)
+
+
+def prepare(request: PlanRequest) -> PagedAsk | Refusal:
+    """Everything that can be decided before sequences are counted."""
+    if request.model is None:
+        return Refusal(
+            reason=Reason.MODEL_UNKNOWN, message="vLLM needs facts of the model and there are none."
+        )
+    model = request.model
+    row = _row(request)
+    release = Release.of(row.text)
+    problem = kv.heads_problem(model, request.cards)
+    if problem is not None:
+        return Refusal(reason=Reason.HEADS_NOT_DIVISIBLE, message=f"{problem.message}.")
+    refusal = _dtype_refusal(request, model)
+    if refusal is not None:
+        return refusal
+    length = _length(request, model)
+    if length > model.max_position_embeddings:
+        return Refusal(
+            reason=Reason.LENGTH_BEYOND_MODEL,
+            message=f"{length_field(request)} is {length:,} tokens, but {model.id} was made for "
+            f"{model.max_position_embeddings:,}.",
+        )
+    step_tokens = request.overrides.max_num_batched_tokens or memory.default_batched_tokens(
+        request.gpu
+    )
+    dtype = _compute_dtype(model, request.gpu)
+    pool = kv.layout(
+        model.model_copy(update={"dtype": dtype}),
+        cards=request.cards,
+        kv_dtype=request.kv_dtype,
+        release=release,
+        max_num_batched_tokens=step_tokens,
+        block_tokens=request.overrides.block_size,
+    )
+    load = (
+        load_of(
+            request.lanes,
+            longest=length,
+            cost=partial(kv.blocks_of_sequence, pool),
+            step=kv.step_tokens(pool),
+        )
+        if request.lanes
+        else None
+    )
+    return PagedAsk(
+        request=request,
+        model=model,
+        release=release,
+        release_note=row.note,
+        dtype=dtype,
+        length=length,
+        step_tokens=step_tokens,
+        pool=pool,
+        load=load,
+    )
+
+
+def _row(request: PlanRequest) -> KnownRelease:
+    if request.release is None:
+        return known_release(VLLM_RELEASES, None, ())
+    asked = Release.of(request.release)
+    return known_release(VLLM_RELEASES, asked.text, asked.numbers)
+
+
+def _length(request: PlanRequest, model: ModelFacts) -> int:
+    asked = request.overrides.max_model_len or request.max_model_len
+    if asked is not None:
+        return asked
+    if request.lanes:
+        return length_from_traffic(request.lanes, model.max_position_embeddings)
+    return min(DEFAULT_LENGTH_TOKENS, model.max_position_embeddings)
+
+
+def _compute_dtype(model: ModelFacts, gpu: GpuFacts) -> str:
+    """bfloat16 needs compute capability 8.0 (vLLM 0.32, platforms/cuda.py); older cards get float16."""
+    return "float16" if model.dtype == "bfloat16" and gpu.bf16 is False else model.dtype
+
+
+def _dtype_refusal(request: PlanRequest, model: ModelFacts) -> Refusal | None:
+    """fp8 in the cache needs a kernel that takes it (vLLM 0.33.0, attention backends)."""
+    dtype = request.kv_dtype
+    if dtype in ("auto", model.dtype):
+        return None
+    if not dtype.startswith("fp8"):
+        return Refusal(
+            reason=Reason.KV_DTYPE_UNSUPPORTED,
+            message=f"kvCache.dtype {dtype} is not known to vLLM; use auto, fp8, fp8_e4m3 or fp8_e5m2.",
+        )
+    capability = request.gpu.capability
+    plain = all(group.kind is KvKind.FULL for group in model.kv_groups)
+    if capability is not None and (capability < (8, 0) or (capability < (8, 9) and not plain)):
+        return Refusal(
+            reason=Reason.KV_DTYPE_UNSUPPORTED,
+            message=f"kvCache.dtype {dtype} has no attention kernel for {model.architecture} on "
+            f"{request.gpu.product} (compute capability {request.gpu.compute_capability}); use auto.",
+        )
+    return None
+
+
+def size(ask: PagedAsk, sequences: int) -> Sizing:
+    """Who owns the card when `sequences` may run at once."""
+    request, gpu = ask.request, ask.gpu
+    lines = memory.fixed_lines(
+        ask.model,
+        gpu,
+        cards=request.cards,
+        max_num_batched_tokens=ask.step_tokens,
+        max_num_seqs=sequences,
+    )
+    amount = {line.owner: line.bytes for line in lines}
+    inside = memory.graphs_are_inside_share(ask.release)
+    graphs_outside = 0 if inside else amount[ByteOwner.GRAPHS]
+    free_at_start = gpu.usable_bytes - amount[ByteOwner.OTHERS] - amount[ByteOwner.CONTEXT]
+    share = request.overrides.gpu_memory_utilization
+    if share is None:
+        largest_share = memory.LARGEST_UNIFIED_SHARE if gpu.unified_memory else memory.LARGEST_SHARE
+        most = (free_at_start - memory.HEADROOM_BYTES - graphs_outside) / gpu.usable_bytes
+        share = min(largest_share, math.floor(most * memory.SHARE_STEP) / memory.SHARE_STEP)
+    requested = math.ceil(gpu.usable_bytes * share)
+    pool_bytes = (
+        requested
+        - amount[ByteOwner.WEIGHTS]
+        - amount[ByteOwner.ACTIVATION]
+        - amount[ByteOwner.COLLECTIVES]
+        - (amount[ByteOwner.GRAPHS] if inside else 0)
+    )
+    return Sizing(
+        sequences=sequences,
+        lines=lines,
+        utilization=share,
+        pool_bytes=pool_bytes,
+        blocks=pool_bytes // ask.pool.block_bytes - kv.NULL_BLOCKS,
+    )
+
+
+def most_sequences(gpu: GpuFacts) -> int:
+    """The highest max_num_seqs that we pin on this card."""
+    return next(most for least, most in MOST_SEQUENCES if gpu.total_bytes >= least)
