@@ -156,7 +156,7 @@ class NoDiffs(kopf.DiffBaseStorage):
     """Kopf compares nothing and remembers nothing: we only hear events.
 
     By default it copies every object of every event for a comparison that no handler of ours asks
-    for, and would write what it remembers into an annotation. Measured: docs/measured/bench.md.
+    for, and would write what it remembers into an annotation.
     """
 
     def build(self, **_: Any) -> kopf.BodyEssence:
