@@ -11,6 +11,19 @@ DEFAULT_LENGTH_TOKENS: Final = 8192
 """Planned for when neither a length nor traffic is given, and the model allows it."""
 
 
+def length_of(request: PlanRequest, longest: int) -> int:
+    """The length to plan for: as asked, else as the traffic needs, else a common one.
+
+    `longest` is what the model was made for; only what was asked may lie beyond it, to be refused.
+    """
+    asked = request.overrides.max_model_len or request.max_model_len
+    if asked is not None:
+        return asked
+    if request.lanes:
+        return length_from_traffic(request.lanes, longest)
+    return min(DEFAULT_LENGTH_TOKENS, longest)
+
+
 def length_field(request: PlanRequest) -> str:
     """The field that set the length, as the user knows it."""
     return (

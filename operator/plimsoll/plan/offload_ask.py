@@ -12,7 +12,7 @@ from plimsoll.engines.llama_cpp.context import (
     context_of_slots,
 )
 from plimsoll.facts.model import GgufFacts
-from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_field, length_from_traffic
+from plimsoll.plan.length import length_field, length_of
 from plimsoll.plan.records import PlanRequest, Reason, Refusal
 
 CACHE_TYPES: Final = {"auto": "f16", "f16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
@@ -88,7 +88,7 @@ def prepare(request: PlanRequest) -> OffloadAsk | Refusal:
     refusal = _dtype_refusal(request, gguf)
     if refusal is not None:
         return refusal
-    length = _length(request, gguf)
+    length = length_of(request, gguf.context_length)
     if length > gguf.context_length:
         return Refusal(
             reason=Reason.LENGTH_BEYOND_MODEL,
@@ -127,12 +127,3 @@ def _dtype_refusal(request: PlanRequest, gguf: GgufFacts) -> Refusal | None:
             f"is {uneven[0]} wide; use auto.",
         )
     return None
-
-
-def _length(request: PlanRequest, gguf: GgufFacts) -> int:
-    asked = request.overrides.max_model_len or request.max_model_len
-    if asked is not None:
-        return asked
-    if request.lanes:
-        return length_from_traffic(request.lanes, gguf.context_length)
-    return min(DEFAULT_LENGTH_TOKENS, gguf.context_length)

@@ -10,7 +10,7 @@ from plimsoll.engines.vllm import kv, memory
 from plimsoll.facts.gpu import GpuFacts
 from plimsoll.facts.model import KvKind, ModelFacts
 from plimsoll.plan.concurrency import Load, expected_sequences, load_of
-from plimsoll.plan.length import DEFAULT_LENGTH_TOKENS, length_field, length_from_traffic
+from plimsoll.plan.length import length_field, length_of
 from plimsoll.plan.records import Guarantee, PlanRequest, Reason, Refusal
 from plimsoll.units import GIB
 
@@ -92,7 +92,7 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
     refusal = _dtype_refusal(request, model)
     if refusal is not None:
         return refusal
-    length = _length(request, model)
+    length = length_of(request, model.max_position_embeddings)
     if length > model.max_position_embeddings:
         return Refusal(
             reason=Reason.LENGTH_BEYOND_MODEL,
@@ -139,15 +139,6 @@ def _row(request: PlanRequest) -> KnownRelease:
         return known_release(VLLM_RELEASES, None, ())
     asked = Release.of(request.release)
     return known_release(VLLM_RELEASES, asked.text, asked.numbers)
-
-
-def _length(request: PlanRequest, model: ModelFacts) -> int:
-    asked = request.overrides.max_model_len or request.max_model_len
-    if asked is not None:
-        return asked
-    if request.lanes:
-        return length_from_traffic(request.lanes, model.max_position_embeddings)
-    return min(DEFAULT_LENGTH_TOKENS, model.max_position_embeddings)
 
 
 def _compute_dtype(model: ModelFacts, gpu: GpuFacts) -> str:

@@ -49,7 +49,7 @@ def of_llama_cpp(*args: str, env: tuple[str, ...] = ()) -> tuple[str, ...]:
         args,
         env,
         rows=llama_cpp.ROWS,
-        pinned=llama_cpp.guarded_names(),
+        pinned={row.name for row in llama_cpp.ROWS},
         habits=LLAMA_CPP_HABITS,
     )
 

@@ -165,11 +165,6 @@ def pinned_flags(
     )
 
 
-def guarded_names() -> frozenset[str]:
-    """Names of flags that a user may not set beside the plan: every row."""
-    return frozenset(row.name for row in ROWS)
-
-
 def _wanted(settings: LlamaCppSettings) -> tuple[Flag, ...]:
     flags = [
         Flag(
