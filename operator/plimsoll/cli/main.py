@@ -71,17 +71,17 @@ _INTERRUPTED: Final = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; argv without the program's own name.
 
-    Without argv this is the whole process, and a short-lived command ends it here.
+    Without argv this is the whole process, and a short-lived command collects no garbage in it.
     """
     if argv is not None:
         return _main(list(argv))
     words = sys.argv[1:]
     if not words or words[0] not in SHORT_LIVED:
         return _main(words)
-    gc.disable()  # what lives this long is not worth collecting,
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    gc.disable()  # a process this short makes no garbage worth a search
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # pydantic's own; we use none
     code = _main(words)
-    gc.freeze()  # nor is it worth visiting once more on the way out
+    gc.freeze()  # so that the interpreter does not search all of it once more on its way out
     return code
 
 

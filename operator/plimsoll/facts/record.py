@@ -2,7 +2,10 @@
 
 A Record is frozen, refuses unknown fields and compares by value. Python speaks snake_case, JSON and
 YAML speak camelCase; the same JSON stands in `plimsoll plan -o json`, in `.status` and in the golden
-files.
+files. What never becomes JSON is a NamedTuple: just as frozen, at a third of the cost to define.
+
+Modules with Records or NamedTuples that `plimsoll plan` loads do without `from __future__ import
+annotations`: it would make each annotation a text that has to be compiled, field by field, at every start.
 """
 
 from typing import Any

@@ -163,6 +163,11 @@ def test_a_status_of_another_release_is_passed_over() -> None:
     assert (status.replicas, tuple(pool.name for pool in status.pools)) == (2, ("big",))
 
 
+def test_a_file_may_hold_a_status_that_nobody_can_read() -> None:
+    """As `kubectl get -o yaml` writes it; plans are made from the rest."""
+    assert read(everything()).spec == read(everything() | {"status": "?"}).spec
+
+
 def test_without_a_status_it_is_empty() -> None:
     assert InferenceDeploymentStatus() == InferenceDeployment.model_validate(everything()).status
 

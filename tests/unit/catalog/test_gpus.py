@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import TypeAdapter
 
 from plimsoll.catalog.gpus import (
     RESERVED_BOUNDS_MIB,
@@ -27,6 +28,11 @@ NVIDIA = [each for each in ALL if each.vendor is GpuVendor.NVIDIA]
 
 def by_key(each: GpuType) -> str:
     return each.key
+
+
+@pytest.mark.parametrize("each", ALL, ids=by_key)
+def test_every_column_holds_what_its_name_says(each: GpuType) -> None:
+    assert each == TypeAdapter(GpuType).validate_python(each, strict=True)
 
 
 def test_the_table_holds_the_fleet() -> None:

@@ -116,6 +116,11 @@ def test_plan_loads_no_rich_and_facts_no_planner(tmp_path: Path) -> None:
     assert "plimsoll.plan.planner" not in loaded_by("facts", str(tmp_path))
 
 
+def test_plan_loads_no_status_and_no_workload() -> None:
+    unused = {"plimsoll.api.status_types", "plimsoll.render.records", "plimsoll.decide"}
+    assert unused & loaded_by("plan", "-f", MIXED) == set()
+
+
 def test_version_and_help_load_next_to_nothing() -> None:
     assert {"pydantic", "yaml"} & loaded_by("version") == set()
     assert {"pydantic", "yaml"} & loaded_by("--help") == set()

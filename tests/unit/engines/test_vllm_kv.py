@@ -12,6 +12,7 @@ import worlds
 from plimsoll.engines.base import Release
 from plimsoll.engines.vllm import kv
 from plimsoll.facts.model import KvGroup, KvKind, ModelFacts
+from plimsoll.units import round_up
 
 ORACLE = Path(__file__).parents[2] / "data" / "vllm_kv_oracle.json"
 ROWS: list[dict[str, Any]] = json.loads(ORACLE.read_text())["rows"]
@@ -62,6 +63,16 @@ def test_concurrency_is_what_vllm_prints(row: dict[str, Any]) -> None:
             continue
         assert available // pool.block_bytes == blocks
         assert blocks / per_request == pytest.approx(concurrency)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['id']}-{row['model']}")
+def test_lengths_within_a_step_take_the_same_blocks(row: dict[str, Any]) -> None:
+    pool = _layout(row)
+    step = kv.step_tokens(pool)
+    edges = [kind.most_tokens or row["maxModelLen"] for kind in pool.kinds]
+    for tokens in (1, 1000, 4097, *(edge + beside for edge in edges for beside in (-1, 0, 1))):
+        whole = kv.blocks_of_sequence(pool, round_up(tokens, step))
+        assert whole == kv.blocks_of_sequence(pool, tokens)
 
 
 def _seventy_b() -> ModelFacts:

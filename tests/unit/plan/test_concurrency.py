@@ -9,6 +9,7 @@ import pytest
 import worlds
 from plimsoll.plan.concurrency import expected_sequences, largest, load_of
 from plimsoll.plan.records import Lane, TokenQuantiles
+from plimsoll.units import ceil_div
 
 ROOM = 120_000
 Z99 = 2.326347874
@@ -79,6 +80,15 @@ def test_lanes_count_by_their_share_of_tokens() -> None:
     alone = [load_of([lane], longest=32_768, cost=lambda t: t).mean for lane in (chat, batch)]
     mixed = load_of([chat, batch], longest=32_768, cost=lambda t: t).mean
     assert mixed == pytest.approx(1 / (0.7 / alone[0] + 0.3 / alone[1]), rel=1e-9)
+
+
+def test_counting_by_whole_blocks_changes_nothing() -> None:
+    lanes = [worlds.one_lane(), worlds.one_lane(prompt=(700, 30000), output=(250, 900))]
+    one_by_one, by_block = (
+        load_of(lanes, longest=16_380, cost=lambda tokens: ceil_div(tokens, 16), step=step)
+        for step in (1, 16)
+    )
+    assert one_by_one == pytest.approx(by_block, rel=1e-9)
 
 
 def test_equal_quantiles_have_no_spread() -> None:
