@@ -35,40 +35,47 @@ def _fit(request: PlanRequest) -> Plan | Refusal:
     if isinstance(ask, Refusal):
         return ask
     alone = size(ask, 1)
-    refusal = _too_small(ask, alone) or _share_cannot_work(ask, alone)
-    if refusal is not None:
-        return refusal
+    for check in _CHECKS:
+        if (refusal := check(ask, alone)) is not None:
+            return refusal
     sequences = _sequences(ask)
     if isinstance(sequences, Refusal):
         return sequences
     return _written_down(ask, size(ask, sequences))
 
 
-def _too_small(ask: PagedAsk, alone: Sizing) -> Refusal | None:
-    if alone.blocks <= 0:
-        return Refusal(
-            reason=Reason.WEIGHTS_DO_NOT_FIT, message=paged_words.weights_do_not_fit(ask, alone)
-        )
-    if ask.worst_case(alone) == 0:
-        return Refusal(
-            reason=Reason.KV_BUDGET_EXCEEDED, message=paged_words.one_does_not_fit(ask, alone)
-        )
-    return None
+def _weights_do_not_fit(ask: PagedAsk, alone: Sizing) -> Refusal | None:
+    if alone.blocks > 0:
+        return None
+    return Refusal(
+        reason=Reason.WEIGHTS_DO_NOT_FIT, message=paged_words.weights_do_not_fit(ask, alone)
+    )
 
 
 def _share_cannot_work(ask: PagedAsk, alone: Sizing) -> Refusal | None:
-    if ask.request.overrides.gpu_memory_utilization is None:
+    """Only a share that the user pinned can be overdrawn: ours is what is free."""
+    if not alone.overdrawn_bytes:
         return None
-    free = ask.gpu.usable_bytes - ask.gpu.held_by_others_bytes - memory.CONTEXT_BYTES
-    if math.ceil(alone.utilization * ask.gpu.usable_bytes) <= free:
-        return None
-    most = math.floor(free / ask.gpu.usable_bytes * memory.SHARE_STEP) / memory.SHARE_STEP
+    asked = math.ceil(alone.utilization * ask.gpu.usable_bytes)
+    there = asked - alone.overdrawn_bytes
+    most = math.floor(there / ask.gpu.usable_bytes * memory.SHARE_STEP) / memory.SHARE_STEP
     return Refusal(
         reason=Reason.OVERRIDE_CANNOT_WORK,
-        message=f"gpuMemoryUtilization {alone.utilization} asks for "
-        f"{gib(math.ceil(alone.utilization * ask.gpu.usable_bytes))}, but {gib(free)} of "
-        f"{ask.gpu.product} are free at start; at most {most:.3f} passes.",
+        message=f"gpuMemoryUtilization {alone.utilization} asks for {gib(asked)}, but {gib(there)} of "
+        f"{ask.gpu.product} are there for it at start; at most {most:.3f} passes.",
     )
+
+
+def _one_does_not_fit(ask: PagedAsk, alone: Sizing) -> Refusal | None:
+    if ask.worst_case(alone) > 0:
+        return None
+    return Refusal(
+        reason=Reason.KV_BUDGET_EXCEEDED, message=paged_words.one_does_not_fit(ask, alone)
+    )
+
+
+_CHECKS: Final = (_weights_do_not_fit, _share_cannot_work, _one_does_not_fit)
+"""What may stand against even one sequence; the first that does answers."""
 
 
 def _sequences(ask: PagedAsk) -> int | Refusal:

@@ -32,6 +32,8 @@ class Sizing(NamedTuple):
     """What the share leaves for blocks; below zero when even the fixed lines do not fit."""
     blocks: int
     """Blocks that sequences can use."""
+    overdrawn_bytes: int
+    """By how much share and graphs exceed what is free at start; 0 when the engine can start."""
 
 
 class PagedAsk(NamedTuple):
@@ -59,6 +61,8 @@ class PagedAsk(NamedTuple):
 
     def worst_case(self, sizing: Sizing) -> int:
         """Sequences of the whole length that the pool holds."""
+        if sizing.overdrawn_bytes:
+            return 0
         return max(0, sizing.blocks) // self.blocks_at_full_length
 
     def expected(self, sizing: Sizing) -> int | None:
@@ -200,6 +204,7 @@ def size(ask: PagedAsk, sequences: int) -> Sizing:
         utilization=share,
         pool_bytes=pool_bytes,
         blocks=pool_bytes // ask.pool.block_bytes - kv.NULL_BLOCKS,
+        overdrawn_bytes=max(0, requested + graphs_outside - free_at_start),
     )
 
 

@@ -188,3 +188,18 @@ def test_a_sliding_model_pays_for_the_steps_in_flight() -> None:
         ).kv.pool_tokens
 
     assert pool_tokens("0.26.0") < pool_tokens("0.25.1")
+
+
+@pytest.mark.parametrize("utilization", [0.96, 0.97, 0.98, 0.985, 0.99])
+@pytest.mark.parametrize("release", ["0.17.1", "0.22.1"])
+def test_a_pinned_share_gives_a_plan_that_adds_up_or_a_refusal(
+    release: str, utilization: float
+) -> None:
+    """Before 0.18 graphs come on top of the share, and more sequences have more of them."""
+    overrides = Overrides(gpu_memory_utilization=utilization)
+    outcome = plan(worlds.seventy_b_on_four_a6000(release=release, overrides=overrides))
+    if isinstance(outcome, Plan):
+        assert outcome.card_bytes == sum(line.bytes for line in outcome.ledger)
+    else:
+        assert outcome.reason is Reason.OVERRIDE_CANNOT_WORK
+        assert "passes" in outcome.message
