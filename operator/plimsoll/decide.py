@@ -28,7 +28,7 @@ from plimsoll.api.workload import owner_of, workload_of
 from plimsoll.facts.gpu import Inventory
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
-from plimsoll.render.labels import PLAN_ANNOTATION, POOL_LABEL
+from plimsoll.render.labels import PLAN_ANNOTATION, POOL_LABEL, TEMPLATE_ANNOTATION
 from plimsoll.render.service import service_manifest
 from plimsoll.render.workload import pool_manifests
 
@@ -127,7 +127,7 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         wanted = shares[each.ask.pool]
         there = live.get(each.ask.pool)
         if each.is_planned:
-            apply.extend(_manifests(deployment, each, wanted, there, observed.inventory))
+            apply.extend(_manifests(deployment, each, wanted, there, observed))
         pools.append(_state(each, wanted, there, observed.workers))
     status = status_of(deployment, pools, observed.inventory, now_text=now_text)
     return Desired(
@@ -185,43 +185,59 @@ def _manifests(
     settled: Settled,
     wanted: int,
     live: Manifest | None,
-    inventory: Inventory,
+    observed: Observed,
 ) -> tuple[Manifest, ...]:
     """The pool's children, with as many workers as the rollout allows and the strategy it should have."""
     workload = workload_of(deployment, settled)
-    manifests = pool_manifests(workload)
-    plan_id = manifests[0]["metadata"]["annotations"][PLAN_ANNOTATION]
+    fresh = pool_manifests(workload)[0]
     workload = workload.model_copy(
         update={
-            "replicas": _released(wanted, live, plan_id),
-            "spare_card": _may_surge(settled.ask, live, plan_id, inventory),
+            "replicas": _released(wanted, live, _annotation(fresh, PLAN_ANNOTATION)),
+            "spare_card": _may_surge(settled.ask, live, fresh, observed),
         }
     )
     return pool_manifests(workload)
 
 
-def _released(wanted: int, live: Manifest | None, plan_id: str) -> int:
+def _annotation(manifest: Manifest, name: str) -> str | None:
+    found: str | None = manifest["metadata"].get("annotations", {}).get(name)
+    return found
+
+
+def _released(wanted: int, live: Manifest | None, plan_id: str | None) -> int:
     """One worker first; the others when it is ready. What runs already is not taken down for it."""
     if wanted <= 1 or live is None:
         return min(wanted, 1)
     running = live["spec"].get("replicas", 0)
     status = live.get("status", {})
-    has_plan = live["metadata"].get("annotations", {}).get(PLAN_ANNOTATION) == plan_id
+    has_plan = _annotation(live, PLAN_ANNOTATION) == plan_id
     if running > 1 or (has_plan and status.get("readyReplicas", 0) >= 1):
         return wanted
     return 1
 
 
-def _may_surge(ask: PoolAsk, live: Manifest | None, plan_id: str, inventory: Inventory) -> bool:
-    """Whether a rollout may start the new worker before the old one stops: decided when it begins."""
+def _may_surge(ask: PoolAsk, live: Manifest | None, fresh: Manifest, observed: Observed) -> bool:
+    """Whether a rollout may start the new worker before the old one stops.
+
+    Decided when the rollout begins, and taken back when the card that was free then is gone: else the
+    new worker would wait for a card that only the old one could give.
+    """
     if live is None:
         return False
-    if live["metadata"].get("annotations", {}).get(PLAN_ANNOTATION) == plan_id:
-        rolling = live["spec"].get("strategy", {}).get("rollingUpdate", {})
-        return bool(rolling.get("maxSurge", 0))
-    return any(
-        node.free >= ask.cards for node in inventory.nodes if node.gpu.product == ask.gpu_product
+    has_spare = any(
+        node.free >= ask.cards
+        for node in observed.inventory.nodes
+        if node.gpu.product == ask.gpu_product
     )
+    if _annotation(live, TEMPLATE_ANNOTATION) != _annotation(fresh, TEMPLATE_ANNOTATION):
+        return has_spare
+    surges = bool(live["spec"].get("strategy", {}).get("rollingUpdate", {}).get("maxSurge", 0))
+    waits = any(
+        worker.node is None and not worker.is_terminating
+        for worker in observed.workers
+        if worker.pool == ask.pool
+    )
+    return surges and (has_spare or not waits)
 
 
 def _state(

@@ -10,7 +10,7 @@ import yaml
 
 import scenes
 import worlds
-from plimsoll.facts.gpu import GpuProblem, UnplannableNode
+from plimsoll.facts.gpu import GpuProblem, Inventory, UnplannableNode
 
 
 def test_the_mixed_fleet_gets_one_pool_per_gpu_type_and_one_service() -> None:
@@ -214,6 +214,43 @@ def test_a_surge_is_used_only_where_a_card_is_free() -> None:
     busy = scenes.think(raw, taken, children=children)
     strategy = scenes.deployments(busy)["rtx4090"]["spec"]["strategy"]["rollingUpdate"]
     assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def _surging() -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """A deployment whose last rollout began with a free card."""
+    raw = scenes.example("edge-assistant", limits={"maxModelLen": 4096})
+    raw, children = scenes.applied(raw, scenes.think(raw))
+    raw["spec"]["limits"]["maxModelLen"] = 2048
+    free = scenes.fleet(("a", "rtx-4090", 2))
+    return scenes.applied(raw, scenes.think(raw, free, children=children))
+
+
+def _all_taken() -> Inventory:
+    taken = scenes.fleet(("a", "rtx-4090", 2))
+    return taken.model_copy(
+        update={"nodes": tuple(node.model_copy(update={"free": 0}) for node in taken.nodes)}
+    )
+
+
+def test_a_new_image_asks_anew_whether_a_card_is_free() -> None:
+    raw, children = _surging()
+    raw["spec"]["engines"]["vllm"]["image"] = "registry.plant.local/vllm-openai:v0.22.1-patched"
+    desired = scenes.think(raw, _all_taken(), children=children)
+    strategy = scenes.deployments(desired)["rtx4090"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_a_surge_is_taken_back_when_its_card_is_gone() -> None:
+    raw, children = _surging()
+
+    def surge(**changes: Any) -> int:
+        workers = [scenes.worker("rtx4090", **changes)]
+        desired = scenes.think(raw, _all_taken(), children=children, workers=workers)
+        found = scenes.deployments(desired)["rtx4090"]["spec"]["strategy"]["rollingUpdate"]
+        return int(found["maxSurge"])
+
+    assert surge() == 1
+    assert surge(node=None, is_ready=False) == 0
 
 
 @pytest.mark.parametrize("name", ["mixed-fleet", "chat-and-batch", "edge-assistant"])

@@ -26,6 +26,8 @@ WORKER_COMPONENT: Final = "worker"
 
 PLAN_ANNOTATION: Final = "plimsoll.dev/plan"
 """Digest of what the plan pins, on the Deployment and on its pods: which plan does this pod run?"""
+TEMPLATE_ANNOTATION: Final = "plimsoll.dev/template"
+"""Digest of the pod template as we wrote it, on the Deployment: will this apply start a rollout?"""
 REVISION_ANNOTATION: Final = "plimsoll.dev/template-revision"
 """Which of our pod templates the Deployment was made with; read back so that an upgrade keeps it."""
 

@@ -18,6 +18,7 @@ from plimsoll.render.labels import (
     NAME_LABEL,
     PLAN_ANNOTATION,
     REVISION_ANNOTATION,
+    TEMPLATE_ANNOTATION,
     VERSION_LABEL,
     WORKER_COMPONENT,
     deployment_labels,
@@ -91,7 +92,11 @@ def plan_digest(workload: PoolWorkload) -> str:
         "env": [[entry.name, entry.value] for entry in plan.env],
         "hostMemoryBytes": plan.host_memory_bytes,
     }
-    text = json.dumps(pinned, separators=(",", ":"), sort_keys=True)
+    return _digest(pinned)
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, separators=(",", ":"), sort_keys=True)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -116,9 +121,11 @@ def _deployment(workload: PoolWorkload) -> Manifest:
             "it was made by a newer Plimsoll, upgrade to it again"
         )
     digest = plan_digest(workload)
+    pods = template(workload, digest)
     metadata = _metadata(workload)
     metadata["annotations"] = {
         PLAN_ANNOTATION: digest,
+        TEMPLATE_ANNOTATION: _digest(pods),
         REVISION_ANNOTATION: str(workload.template_revision),
     }
     return {
@@ -132,7 +139,7 @@ def _deployment(workload: PoolWorkload) -> Manifest:
             "minReadySeconds": MIN_READY_SECONDS,
             "progressDeadlineSeconds": lifecycle.progress_deadline_seconds(workload.plan),
             "revisionHistoryLimit": KEPT_REPLICA_SETS,
-            "template": template(workload, digest),
+            "template": pods,
         },
     }
 
