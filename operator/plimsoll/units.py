@@ -93,6 +93,6 @@ def ceil_div(value: int, divisor: int) -> int:
     return -(-value // divisor)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, one: str, many: str | None = None) -> str:
     """A number with its noun: "1 sequence", "2,000 sequences"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

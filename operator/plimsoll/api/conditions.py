@@ -40,8 +40,6 @@ class ConditionReason(StrEnum):
 
     PLAN_ACCEPTED = "PlanAccepted"
     """Every pool has a plan that fits."""
-    PLAN_HELD = "PlanHeld"
-    """An earlier plan still fits and is kept; a newer planner would choose otherwise."""
     PLAN_REFUSED = "PlanRefused"
     """Pools were refused for different reasons; each pool says its own."""
     SPEC_INVALID = "SpecInvalid"
@@ -50,10 +48,6 @@ class ConditionReason(StrEnum):
     """No GPU type in reach, so there is nothing to plan for."""
     NOT_VERIFIED_YET = "NotVerifiedYet"
     """No engine has reported its own figures yet."""
-    ENGINES_AGREE = "EnginesAgree"
-    """The engines' own figures are those of the plan."""
-    ENGINES_DISAGREE = "EnginesDisagree"
-    """An engine has less room than its plan says."""
     WORKERS_SERVE = "WorkersServe"
     """At least one worker is ready."""
     NO_WORKER_READY = "NoWorkerReady"
@@ -72,8 +66,6 @@ class ConditionReason(StrEnum):
     """Workers start and die; the message has their last words."""
     NO_SERIES = "NoSeries"
     """Nobody measured resident memory, so nothing is known about growth."""
-    STEADY = "Steady"
-    """Resident memory and latency are flat."""
 
 
 class Condition(Record):

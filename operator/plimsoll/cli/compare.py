@@ -10,10 +10,10 @@ from plimsoll.catalog.gpus import find_gpu, gpu_types
 from plimsoll.cli.answers import Answer
 from plimsoll.cli.inputs import check_pool, read_cases
 from plimsoll.cli.offline import Case, answer, catalogue_inventory, on_card
-from plimsoll.cli.text import Column, Page, Tone, count, table
+from plimsoll.cli.text import Column, Page, Tone, table
 from plimsoll.facts.gpu import GpuFacts
 from plimsoll.plan.records import Plan, Refusal
-from plimsoll.units import GIB
+from plimsoll.units import GIB, counted
 
 _COLUMNS: Final = (
     Column("GPU type"),
@@ -88,7 +88,7 @@ def _block(contest: Contest, *, page: Page) -> list[str]:
         "",
         *table(_COLUMNS, [_row(found) for found in answers], page=page),
         "",
-        f"{count(len(answers), 'GPU type')}: {fit} {'fits' if fit == 1 else 'fit'}",
+        f"{counted(len(answers), 'GPU type')}: {fit} {'fits' if fit == 1 else 'fit'}",
     ]
 
 
@@ -111,9 +111,3 @@ def _row(found: Answer) -> list[str]:
             ]
         case Refusal() as refusal:
             return [found.gpu, gib, cards, "-", "-", "-", refusal.reason.value]
-
-
-def _verdict(plan: Plan) -> str:
-    if plan.gpu_layers is None or plan.layers is None or plan.gpu_layers >= plan.layers:
-        return "fits"
-    return f"fits, {plan.gpu_layers}/{plan.layers} layers"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -36,8 +35,3 @@ def as_yaml(data: Any) -> str:
         width=100,
         default_flow_style=False,
     )
-
-
-def as_documents(objects: Sequence[Any]) -> str:
-    """Several YAML documents, as kubectl reads them."""
-    return "---\n".join(as_yaml(one) for one in objects)

@@ -7,11 +7,11 @@ from typing import Final
 
 from plimsoll.cli.answers import Answer
 from plimsoll.cli.card import LOOKS
-from plimsoll.cli.text import Column, Page, Tone, bullets, count, paragraph, table
+from plimsoll.cli.text import Column, Page, Tone, bullets, paragraph, table
 from plimsoll.engines.base import EngineName
 from plimsoll.facts.source import Provenance
 from plimsoll.plan.records import Plan, Refusal
-from plimsoll.units import GIB, gib
+from plimsoll.units import GIB, counted, gib
 
 ENGINES: Final = {EngineName.VLLM: "vLLM", EngineName.LLAMA_CPP: "llama.cpp"}
 """The engines as their authors write them."""
@@ -44,7 +44,7 @@ def summary(answers: Sequence[Answer], *, page: Page) -> str:
         parts.append(page.ink(f"{fit} {'fits' if fit == 1 else 'fit'}", Tone.GOOD))
     if refused:
         parts.append(page.ink(f"{refused} {'is' if refused == 1 else 'are'} refused", Tone.BAD))
-    return f"{count(len(answers), 'pool')}: {', '.join(parts)}"
+    return f"{counted(len(answers), 'pool')}: {', '.join(parts)}"
 
 
 def _block(answer: Answer, *, page: Page) -> list[str]:
@@ -135,15 +135,15 @@ def _flags(plan: Plan) -> list[list[str]]:
 
 def _numbers(plan: Plan, *, page: Page) -> list[str]:
     kv, at_once = plan.kv, plan.concurrency
-    pinned = f"{count(at_once.max_num_seqs, 'sequence')} at once"
-    worst = f"{count(at_once.worst_case, 'sequence')} when all use their whole length"
+    pinned = f"{counted(at_once.max_num_seqs, 'sequence')} at once"
+    worst = f"{counted(at_once.worst_case, 'sequence')} when all use their whole length"
     said = [
         ("pinned", f"{pinned}, up to {plan.max_model_len:,} tokens each"),
         ("worst case", worst),
     ]
     if at_once.expected is not None:
         said.append(
-            ("expected", f"{count(at_once.expected, 'sequence')} for the traffic as described")
+            ("expected", f"{counted(at_once.expected, 'sequence')} for the traffic as described")
         )
     if at_once.safe_mean_tokens is not None:
         said.append(

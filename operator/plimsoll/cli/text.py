@@ -124,8 +124,3 @@ def _wrapped(text: str, room: int) -> list[str]:
     if len(text) <= room:
         return [text]
     return textwrap.wrap(text, room, break_on_hyphens=False)
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: "1 pool", "2 pools"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

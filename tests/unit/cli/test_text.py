@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 
-from plimsoll.cli.text import PIPE_WIDTH, Column, Page, Tone, bullets, count, page_of, table
+from plimsoll.cli.text import PIPE_WIDTH, Column, Page, Tone, bullets, page_of, table
+from plimsoll.units import counted
 
 PLAIN = Page(width=40, colour=False)
 COLUMNS = (Column("name"), Column("GiB", right=True), Column("from"))
@@ -63,7 +64,7 @@ def test_a_bullet_hangs_below_its_dash() -> None:
 
 def test_one_pool_and_two_pools() -> None:
     assert [
-        count(1, "pool"),
-        count(2, "pool"),
-        count(1200, "entry", "entries"),
+        counted(1, "pool"),
+        counted(2, "pool"),
+        counted(1200, "entry", "entries"),
     ] == ["1 pool", "2 pools", "1,200 entries"]

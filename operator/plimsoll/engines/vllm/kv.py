@@ -152,7 +152,7 @@ def layout(
     return PagedLayout(
         block_bytes=widest_page * layers_per_group,
         kinds=kinds,
-        bytes_per_token_per_card=sum(group.layers * per_token[group] for group in merged),
+        bytes_per_token_per_card=kv_bytes_per_token_per_card(model, cards=cards, kv_dtype=kv_dtype),
     )
 
 
