@@ -11,6 +11,7 @@ import scenes
 import worlds
 from plimsoll.decide import Desired
 from plimsoll.facts.gpu import Inventory
+from plimsoll.plan.records import Reason, Refusal
 from plimsoll.units import MIB
 
 EXAMPLES = ("mixed-fleet", "chat-and-batch")
@@ -100,3 +101,16 @@ def test_a_status_that_cannot_be_read_is_as_good_as_none() -> None:
 
 def test_the_fleet_has_the_cards_of_the_story() -> None:
     assert worlds.card("rtx-a6000").product in {gpu.product for gpu in scenes.MIXED.types()}
+
+
+def test_a_pool_that_we_made_keeps_its_shape_when_a_newer_planner_would_refuse_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = scenes.example("mixed-fleet", pools=[])
+    raw, children = scenes.applied(raw, scenes.think(raw))
+    refusal = Refusal(reason=Reason.WEIGHTS_DO_NOT_FIT, message="A newer planner's opinion.")
+    monkeypatch.setattr("plimsoll.api.requests.plan", lambda _: refusal)
+    desired = scenes.think(raw, children=children)
+    assert desired.delete == ()
+    live = {c["metadata"]["name"] for c in children if c["kind"] == "Deployment"}
+    assert {d["metadata"]["name"] for d in scenes.deployments(desired).values()} == live

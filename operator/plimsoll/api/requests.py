@@ -17,6 +17,7 @@ from plimsoll.api.model_facts import known_model
 from plimsoll.api.pool import Pool
 from plimsoll.engines.base import EngineName
 from plimsoll.facts.gpu import GpuFacts, Inventory
+from plimsoll.plan.held import still_fits
 from plimsoll.plan.planner import plan
 from plimsoll.plan.records import Plan, Refusal
 
@@ -86,10 +87,16 @@ def _kept(reach: Reach, gpu: GpuFacts) -> tuple[PoolAsk, int] | None:
         if had.plan is None or had.gpu_product != gpu.product:
             continue
         ask = ask_of(reach, _pool(gpu.product, had.plan.engine, had.plan.cards))
-        is_same = ask.digest == had.plan_digest
-        if is_same and (ask.request is None or isinstance(plan(ask.request), Plan)):
+        if ask.digest == had.plan_digest and _holds(ask, had.plan):
             return ask, had.plan.kv.pool_tokens
     return None
+
+
+def _holds(ask: PoolAsk, held: Plan) -> bool:
+    """Whether the pool may keep its shape: its plan fits as it is, or another of that shape does."""
+    if ask.request is None or still_fits(held, ask.request.gpu):
+        return True
+    return isinstance(plan(ask.request), Plan)
 
 
 def _candidates(reach: Reach, gpu: GpuFacts) -> Iterator[Pool]:
