@@ -18,6 +18,52 @@ class KvKind(StrEnum):
     """Keys and values inside a chunk of `window_tokens` tokens (Llama 4)."""
     MLA = "Mla"
     """One latent per token, no separate value, whole on every tensor-parallel rank (DeepSeek)."""
+    INDEXER = "Indexer"
+    """One key per token by which sparse attention chooses (DeepSeek-V3.2, GLM-5); beside an MLA layer."""
+    COMPRESSED_MLA = "CompressedMla"
+    """One latent per `compress_ratio` tokens beside a window of whole ones (DeepSeek-V4)."""
+    RECURRENT = "Recurrent"
+    """A state of constant size per sequence (Mamba, gated delta net, short convolution)."""
+    CROSS = "Cross"
+    """Keys and values of the encoder's tokens (Whisper)."""
+
+
+class RecurrentKind(StrEnum):
+    """Which recurrence a layer runs; its state's shape follows."""
+
+    MAMBA1 = "Mamba1"
+    MAMBA2 = "Mamba2"
+    GATED_DELTA = "GatedDelta"
+    """Qwen3-Next, Qwen3.5."""
+    KIMI_DELTA = "KimiDelta"
+    """Kimi Linear (KDA)."""
+    SHORT_CONVOLUTION = "ShortConvolution"
+    """LFM2."""
+    LIGHTNING = "Lightning"
+    """Linear attention of MiniMax-Text-01."""
+
+
+class RecurrentState(Record):
+    """What a recurrent layer keeps per sequence, in the whole model's numbers (before any split)."""
+
+    kind: RecurrentKind
+    """Which recurrence."""
+    conv_kernel: int = 0
+    """Taps of the causal convolution; it keeps one less. 0 where there is none."""
+    inner_channels: int = 0
+    """Channels that the convolution and the recurrence run over (Mamba's intermediate size)."""
+    heads: int = 0
+    """Heads of the recurrence (value heads of a delta net)."""
+    head_dim: int = 0
+    """Width of one of these heads."""
+    key_heads: int = 0
+    """Key heads of a delta net; groups of Mamba 2."""
+    state_dim: int = 0
+    """Mamba's state size; width of a key head of a delta net."""
+    conv_dtype: str = "auto"
+    """Dtype of the convolution's state; auto follows the model."""
+    state_dtype: str = "auto"
+    """Dtype of the recurrent state; auto follows the model."""
 
 
 class KvGroup(Record):
@@ -28,13 +74,21 @@ class KvGroup(Record):
     layers: int
     """Layers in the group."""
     kv_heads: int
-    """KV heads of the whole model; 1 for MLA."""
+    """KV heads of the whole model; 1 for MLA and its kin, 0 for recurrent layers."""
     key_dim: int
     """Width of one head's key; for MLA the latent and rotary widths together."""
     value_dim: int
     """Width of one head's value; 0 for MLA."""
     window_tokens: int | None = None
-    """Window or chunk, for sliding and chunked layers."""
+    """Window or chunk, for sliding, chunked and compressed layers."""
+    compress_ratio: int | None = None
+    """Tokens behind one latent, for compressed MLA; None for its layers that keep the window alone."""
+    index_dim: int | None = None
+    """Width of the index key that these compressed layers keep beside; None without an index."""
+    state: RecurrentState | None = None
+    """What recurrent layers keep."""
+    at: tuple[int, ...] = ()
+    """Which of the model's layers these are, from 0; empty where nobody said (all alike, or unknown)."""
 
 
 class Quantization(Record):

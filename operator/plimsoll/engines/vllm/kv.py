@@ -163,7 +163,7 @@ def _most_tokens(group: KvGroup, in_flight_tokens: int) -> int | None:
             return (group.window_tokens or 0) - 1 + in_flight_tokens
         case KvKind.CHUNKED:
             return (group.window_tokens or 0) + in_flight_tokens
-        case KvKind.FULL | KvKind.MLA:
+        case _:
             return None
 
 
