@@ -27,6 +27,9 @@ WIDTH: Final = 160
 """Characters of a line in the YAML: wrapped lines repeat a deep indentation, and the CRD stays small."""
 DEFAULTED: Final = (("InferenceDeploymentSpec", "replicas"),)
 """Fields with a default in the CRD. Only where the API server itself reads the field (scale)."""
+CARRIED_WHOLE: Final = (("InlineFacts", "model"), ("InlineFacts", "gguf"))
+"""Fields whose inside the API server keeps and does not judge: `plimsoll facts` writes them and the
+operator reads them strictly, and written out they would be a third of the CRD."""
 CARRIED: Final = (
     "description",
     "type",
@@ -82,6 +85,13 @@ class _Structural:
 
     def node(self, given: Json, owner: tuple[str, str]) -> Json:
         """One node; `owner` is the type and field that hold it."""
+        if owner in CARRIED_WHOLE:
+            says = " ".join(given.get("description", "").split())
+            return {
+                "description": f"{says} As `plimsoll facts` prints it.".strip(),
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": True,
+            }
         if "$ref" in given:
             return self.reference(given, owner)
         if "anyOf" in given:
