@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.facts.hf_config import model_facts, replicated_bytes
+from plimsoll.facts.hf_fields import NotUnderstoodError
+from plimsoll.facts.hf_weights import counted_weights
 from plimsoll.facts.model import GgufFacts, ModelFacts, UnknownLayout, Weights
 from plimsoll.facts.source import Confidence, FactSource, Provenance
 
 _DATA: Final = Path(__file__).with_name("data")
 
 
+@cache
 def find_model(model_id: str) -> ModelFacts | UnknownLayout | None:
     """Facts of a model by its public identity; letter case does not matter.
 
@@ -42,6 +45,7 @@ def find_model(model_id: str) -> ModelFacts | UnknownLayout | None:
             confidence=Confidence.TABLE,
             detail="; ".join(ref for ref in refs if ref),
         ),
+        whole=False,
     )
     if isinstance(found, UnknownLayout):
         return found
@@ -51,8 +55,27 @@ def find_model(model_id: str) -> ModelFacts | UnknownLayout | None:
             message=f"{found.id}: the layout is known, the size of the weights was not published. "
             "Read it from the files with `plimsoll facts`, or give it in model.facts.",
         )
-    weights = Weights(total_bytes=total_bytes, replicated_bytes=replicated_bytes(config))
-    return found.model_copy(update={"weights": weights})
+    return found.model_copy(update={"weights": _split(config, total_bytes)})
+
+
+NEAR: Final = 0.02
+"""A count from the shape this near to the published size is the same checkpoint's, and splits it."""
+
+
+def _split(config: Mapping[str, Any], total_bytes: int) -> Weights:
+    """The published size, split by how ranks share it; rows do not all say whether embeddings are tied."""
+    try:
+        counted = counted_weights(config)
+    except NotUnderstoodError:
+        counted = None
+    if counted is not None and "tie_word_embeddings" not in config:
+        untied = counted.total_bytes + counted.vocabulary_bytes
+        if abs(untied - total_bytes) < abs(counted.total_bytes - total_bytes):
+            twice = {"vocabulary_bytes": 2 * counted.vocabulary_bytes, "total_bytes": untied}
+            counted = counted.model_copy(update=twice)
+    if counted is None or abs(counted.total_bytes / total_bytes - 1) > NEAR:
+        return Weights(total_bytes=total_bytes, replicated_bytes=replicated_bytes(config))
+    return counted.model_copy(update={"total_bytes": total_bytes})
 
 
 def find_gguf(model_id: str, quantization: str) -> GgufFacts | None:

@@ -1,25 +1,32 @@
 """What does a config.json say about a model?
 
-The layout of its KV cache is the subject of hf_layouts; here are the other fields and the whole.
+Which layer keeps what is the subject of hf_families and the layouts behind it; here are the other
+fields and the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from plimsoll.facts.hf_layouts import (
-    Config,
-    NotUnderstoodError,
-    architecture_of,
-    family_of,
-    head_dim,
-    kv_groups,
-    number_or,
-    text_config,
-    whole_number,
+from plimsoll.facts.hf_families import Known, architecture_of, known, text_config
+from plimsoll.facts.hf_fields import Config, Fields, NotUnderstoodError
+from plimsoll.facts.hf_quantization import kv_dtype_of, quantization_of
+from plimsoll.facts.hf_shapes import Layer
+from plimsoll.facts.hf_sizes import (
+    draft_layers,
+    expert_count,
+    expert_width,
+    experts_per_token,
+    feed_forward_width,
+    longest,
+    pass_over_sizes,
+    query_heads,
+    stream_width,
+    vocabulary,
 )
-from plimsoll.facts.model import ModelFacts, Quantization, UnknownLayout, Weights
+from plimsoll.facts.hf_vocabulary import unread
+from plimsoll.facts.model import KvGroup, ModelFacts, UnknownLayout, Weights
 from plimsoll.facts.source import Provenance
 
 WAY_OUT: Final = (
@@ -34,31 +41,59 @@ def model_facts(
     id: str,  # noqa: A002 - the record's own word
     weights: Weights,
     provenance: Provenance,
+    whole: bool = True,
 ) -> ModelFacts | UnknownLayout:
-    """The facts behind a config.json, with weights counted elsewhere, or what is not understood."""
+    """The facts behind a config.json, with weights counted elsewhere, or what is not understood.
+
+    `whole` False: these are a few fields of a config.json; what is left out is unknown, and not the
+    value of its class.
+    """
     architecture = architecture_of(config)
-    text = text_config(config)
     try:
-        groups = kv_groups(config)
-        filled = {**family_of(architecture).defaults, **text}
+        model = known(config, whole=whole)
+        f = model.fields
+        _refuse_both_directions(model)
+        layers = model.family.layout(f)
+        experts = expert_count(f)
+        pass_over_sizes(f)
         return ModelFacts(
             id=id,
             architecture=architecture,
-            layers=whole_number(text, "num_hidden_layers"),
-            hidden_size=whole_number(text, "hidden_size"),
-            intermediate_size=_feed_forward_width(text),
-            attention_heads=whole_number(text, "num_attention_heads"),
-            vocab_size=whole_number(filled, "vocab_size"),
-            max_position_embeddings=whole_number(filled, "max_position_embeddings"),
+            layers=len(layers),
+            hidden_size=stream_width(f),
+            intermediate_size=feed_forward_width(f, experts),
+            attention_heads=query_heads(f),
+            vocab_size=vocabulary(f),
+            max_position_embeddings=longest(f),
             dtype=_dtype(config),
             quantization=quantization_of(config),
-            kv_groups=groups,
+            kv_groups=_merged(layers),
             weights=weights,
-            experts=_experts(text),
+            experts=experts,
+            experts_per_token=experts_per_token(f) if experts else 0,
+            expert_width=expert_width(f) if experts else 0,
+            tied_embeddings=_is_tied(model),
+            draft_layers=draft_layers(f),
+            kv_dtype=kv_dtype_of(config),
+            prefix_lm=_is_prefix_lm(config, f),
+            soft_capped=bool(f.value("attn_logit_softcapping")),
+            multimodal=model.is_wrapped,
+            encoder_tokens=f.count("max_source_positions"),
+            unread=_unread(model),
             provenance=provenance,
         )
     except NotUnderstoodError as reason:
         return UnknownLayout(architecture=architecture, message=f"{id}: {reason} {WAY_OUT}")
+
+
+def kv_groups(config: Config) -> tuple[KvGroup, ...]:
+    """Layers by layout, first layer's layout first. Raises NotUnderstoodError in one sentence."""
+    model = known(config)
+    _refuse_both_directions(model)
+    groups = _merged(model.family.layout(model.fields))
+    pass_over_sizes(model.fields)
+    _unread(model)
+    return groups
 
 
 def replicated_bytes(config: Config) -> int:
@@ -69,83 +104,106 @@ def replicated_bytes(config: Config) -> int:
     DeepSeek-V3 (biases and scales are left out). Tensor headers, where there are some, know better.
     Raises NotUnderstoodError.
     """
-    text = text_config(config)
-    family = family_of(architecture_of(config))
-    layers, width = whole_number(text, "num_hidden_layers"), whole_number(text, "hidden_size")
-    latent, query_latent = number_or(text, "kv_lora_rank", 0), number_or(text, "q_lora_rank", 0)
+    model = known(config)
+    f, family = model.fields, model.family
+    layers, width = len(family.layout(f)), stream_width(f)
+    latent, query_latent = f.count("kv_lora_rank"), f.count("q_lora_rank")
     norms = (family.norms * layers + 1) * width + layers * (latent + query_latent)
-    if family.norms_heads and text.get("use_qk_norm", True):
-        norms += layers * 2 * head_dim(text)
-    routers = (layers - number_or(text, "first_k_dense_replace", 0)) * _experts(text) * width
+    if family.norms_heads and f.value("use_qk_norm") is not False:
+        norms += layers * 2 * (f.count("head_dim") or width // query_heads(f))
+    routers = (layers - f.count("first_k_dense_replace")) * expert_count(f) * width
     down = 0
     if latent:
-        down = layers * width * (latent + query_latent + whole_number(text, "qk_rope_head_dim"))
+        down = layers * width * (latent + query_latent + f.whole("qk_rope_head_dim"))
     quantization = quantization_of(config)
     down_bytes = 1 if quantization is not None and quantization.bits == 8 else 2
     return 2 * norms + family.router_bytes * routers + down_bytes * down
 
 
-def quantization_of(config: Config) -> Quantization | None:
-    """How the checkpoint stores its weights, from quantization_config; None for the model's dtype."""
-    found = config.get("quantization_config") or text_config(config).get("quantization_config")
-    if not isinstance(found, Mapping):
-        return None
-    method = str(found.get("quant_method") or "unknown")
-    return Quantization(method=method, bits=_bits(method, found))
+def _merged(layers: Sequence[Layer]) -> tuple[KvGroup, ...]:
+    """One group per shape, in order of first layer; which layers only where they are not all alike."""
+    at: dict[KvGroup, list[int]] = {}
+    for index, layer in enumerate(layers):
+        for group in layer:
+            at.setdefault(group, []).append(index)
+    if not at:
+        raise NotUnderstoodError("no layer keeps anything.")
+    if len(at) == 1:
+        ((group, indices),) = at.items()
+        is_everywhere = set(indices) == set(range(len(layers)))
+        return (_placed(group, indices, () if is_everywhere else indices),)
+    return tuple(_placed(group, indices, indices) for group, indices in at.items())
 
 
-def _experts(text: Config) -> int:
-    for name in ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"):
-        if experts := number_or(text, name, 0):
-            return experts
-    return 0
+def _placed(group: KvGroup, indices: Sequence[int], at: Sequence[int]) -> KvGroup:
+    return group.model_copy(update={"layers": len(indices), "at": tuple(at)})
 
 
-def _feed_forward_width(text: Config) -> int:
-    """The dense layer's width, or that of all experts one token uses, whichever is wider.
+def _refuse_both_directions(model: Known) -> None:
+    for part in (*model.around, model.fields):
+        if part.value("is_causal") is False:
+            raise NotUnderstoodError(
+                f"{part.where}is_causal is False: it embeds or ranks, and keeps no KV cache."
+            )
+    direction = model.fields.value("use_bidirectional_attention")
+    if direction not in (None, False, "vision"):
+        raise NotUnderstoodError(
+            f"{model.fields.where}use_bidirectional_attention is {direction!r}: tokens see each other in both "
+            "directions, which we do not count."
+        )
 
-    Llama 4 calls the dense one intermediate_size_mlp and the experts' intermediate_size; its shared
-    expert is as wide as a routed one.
-    """
-    if not _experts(text):
-        return whole_number(text, "intermediate_size")
-    names = ("num_experts_per_tok", "experts_per_token", "top_k_experts")
-    used = whole_number(text, next((name for name in names if text.get(name)), names[0]))
-    used += number_or(text, "n_shared_experts", 0) + ("intermediate_size_mlp" in text)
-    own = "moe_intermediate_size" if text.get("moe_intermediate_size") else "intermediate_size"
-    dense = number_or(text, "intermediate_size_mlp", 0)
-    if text.get("first_k_dense_replace") or text.get("mlp_only_layers"):
-        dense = whole_number(text, "intermediate_size")
-    return max(used * whole_number(text, own), dense)
+
+def _unread(model: Known) -> tuple[str, ...]:
+    """Also refuses what the parts around the language model say otherwise than it does."""
+    inside = model.fields
+    for part in model.around:
+        for name, value in part.rest():
+            if name in inside.given and inside.given[name] == value:
+                part.skip(name)
+    return tuple(name for part in (*model.around, inside) for name in unread(part))
+
+
+def _is_tied(model: Known) -> bool:
+    """Whether the output projection is the embedding; the outermost part that says so decides."""
+    for part in (*model.around, model.fields):
+        if isinstance(given := part.given.get("tie_word_embeddings"), bool):
+            return given
+    return model.fields.value("tie_word_embeddings") is True
+
+
+def _is_prefix_lm(config: Config, f: Fields) -> bool:
+    """vLLM 0.33.0 vllm/transformers_utils/model_arch_config_convertor.py."""
+    if isinstance(given := config.get("is_mm_prefix_lm"), bool):
+        return given
+    if config.get("model_type") in ("gemma3", "paligemma", "bagel", "molmo2", "moondream3"):
+        return True
+    return bool(f.value("use_bidirectional_attention") == "vision")
 
 
 def _dtype(config: Config) -> str:
-    """The dtype that vLLM computes in; float32 checkpoints run in 16 bit (vllm/config/model.py)."""
+    """The dtype that vLLM computes in; float32 checkpoints run in 16 bit (vllm/config/model.py).
+
+    Raises NotUnderstoodError for one that no engine computes in.
+    """
     for part in (config, text_config(config)):
         for name in ("dtype", "torch_dtype"):
-            if isinstance(found := part.get(name), str):
-                dtype = found.removeprefix("torch.")
-                return "bfloat16" if dtype == "float32" else dtype
+            if (found := part.get(name)) is None:
+                continue
+            dtype = _DTYPES.get(str(found).removeprefix("torch."))
+            if dtype is None:
+                raise NotUnderstoodError(
+                    f"{name} is {found!r}; it must be bfloat16, float16 or float32."
+                )
+            return dtype
     return "bfloat16"
 
 
-_ALGORITHM_BITS: Final = {"FP8": 8, "INT8_SQ": 8, "NVFP4": 4, "W4A8_AWQ": 4, "W4A16_AWQ": 4}
-"""modelopt's quant_algo (nvidia-modelopt 0.37)."""
-_METHOD_BITS: Final = {"fp8": 8, "fbgemm_fp8": 8, "mxfp4": 4}
-"""Methods with one width (vLLM 0.33.0 vllm/model_executor/layers/quantization)."""
-
-
-def _bits(method: str, found: Mapping[str, Any]) -> int | None:
-    """The width of a weight where the checkpoint has only one."""
-    if isinstance(bits := found.get("bits"), int):
-        return bits
-    if isinstance(groups := found.get("config_groups"), Mapping):
-        inner = [group.get("weights") for group in groups.values() if isinstance(group, Mapping)]
-        widths = {entry.get("num_bits") for entry in inner if isinstance(entry, Mapping)}
-        only = widths.pop() if len(widths) == 1 else None
-        return only if isinstance(only, int) else None
-    if found.get("quant_algo"):
-        return _ALGORITHM_BITS.get(str(found["quant_algo"]).upper())
-    if method == "bitsandbytes":
-        return 4 if found.get("load_in_4bit") else 8 if found.get("load_in_8bit") else None
-    return _METHOD_BITS.get(method)
+_DTYPES: Final = {
+    "auto": "bfloat16",
+    "bfloat16": "bfloat16",
+    "float": "bfloat16",
+    "float16": "float16",
+    "float32": "bfloat16",
+    "half": "float16",
+}
+"""By the name in a config: what is computed in."""

@@ -64,6 +64,8 @@ class RecurrentState(Record):
     """Dtype of the convolution's state; auto follows the model."""
     state_dtype: str = "auto"
     """Dtype of the recurrent state; auto follows the model."""
+    bounded_gate: bool = False
+    """Whether the gate of a Kimi delta net has a lower bound (Kimi-K3), by which engines choose a kernel."""
 
 
 class KvGroup(Record):
@@ -109,6 +111,14 @@ class Weights(Record):
     """The part that every rank holds whole (norms, routers, MLA down-projections)."""
     largest_layer_bytes: int = 0
     """The largest block, for load peaks; 0 where nobody counted."""
+    vocabulary_bytes: int = 0
+    """Of the total: embedding and output projection, cut by rows; 0 where nobody counted."""
+    expert_bytes: int = 0
+    """Of the total: routed experts; 0 for a dense model or where nobody counted."""
+    kv_projection_bytes: int = 0
+    """Of the total: key and value projections, copied where ranks outnumber heads; 0 where nobody counted."""
+    draft_bytes: int = 0
+    """Beside the total: layers of multi-token prediction, loaded only to speculate."""
 
 
 class ModelFacts(Record):
@@ -140,8 +150,50 @@ class ModelFacts(Record):
     """Bytes of the weights."""
     experts: int = 0
     """Routed experts per layer; 0 for a dense model."""
+    experts_per_token: int = 0
+    """Routed experts that one token uses; 0 for a dense model."""
+    expert_width: int = 0
+    """Width of one routed expert; 0 for a dense model."""
+    tied_embeddings: bool = False
+    """Whether the output projection is the embedding, stored once."""
+    draft_layers: int = 0
+    """Layers of multi-token prediction in the checkpoint, which engines load only to speculate."""
+    kv_dtype: str = "auto"
+    """What the checkpoint wants its KV cache in, where nobody asks otherwise: auto, fp8_e4m3, nvfp4, ..."""
+    prefix_lm: bool = False
+    """Whether image tokens see each other in both directions, which bars some attention kernels."""
+    soft_capped: bool = False
+    """Whether attention logits are capped (Gemma 2), which bars some attention kernels."""
+    multimodal: bool = False
+    """Whether an encoder of images, sound or video stands beside the language model."""
+    encoder_tokens: int = 0
+    """Tokens of the longest encoder input, for cross attention (Whisper: 1500)."""
+    unread: tuple[str, ...] = ()
+    """Fields of config.json that we neither know nor have reason to think matter to memory."""
     provenance: Provenance
     """Where these facts are from."""
+
+
+class GgufTensorFacts(Record):
+    """One tensor of a GGUF file."""
+
+    name: str
+    """Inside a block without the block's number: attn_q.weight; outside as in the file."""
+    shape: tuple[int, ...]
+    """Elements along each axis, innermost first."""
+    type: str
+    """ggml's name of the element type: F32, Q6_K, MXFP4."""
+    bytes: int
+    """Bytes of its data."""
+
+
+class GgufBlocks(Record):
+    """Blocks of a GGUF file that are made of the same tensors."""
+
+    at: tuple[int, ...]
+    """Which of the model's blocks these are, from 0."""
+    tensors: tuple[GgufTensorFacts, ...]
+    """What each of them is made of."""
 
 
 class GgufFacts(Record):
@@ -185,6 +237,12 @@ class GgufFacts(Record):
     """Layers that keep KV, by layout; the sum of their layers may be below the number of blocks."""
     sliding_blocks: tuple[int, ...] = ()
     """Indices of the blocks with a sliding window."""
+    draft_blocks: int = 0
+    """Blocks at the end that only multi-token prediction runs: loaded, but without a cache."""
+    blocks: tuple[GgufBlocks, ...] = ()
+    """Tensors of the blocks; empty where nobody listed them, and then derived from the shape."""
+    outside: tuple[GgufTensorFacts, ...] = ()
+    """Tensors outside blocks; empty where nobody listed them."""
     provenance: Provenance
     """Where these facts are from."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, BinaryIO, Final
 
+from plimsoll.facts.hf_parts import Role
 from plimsoll.facts.model import ModelFacts, Weights
 
 HEADER_LIMIT_BYTES: Final = 100_000_000
@@ -60,27 +61,48 @@ def read_header(stream: BinaryIO) -> Header:
     return found
 
 
-def weights(headers: Iterable[Header]) -> Weights:
-    """Bytes of all files' tensors together, the part that every rank holds whole, the largest layer.
+def weights(headers: Iterable[Header], *, layers: int | None = None) -> Weights:
+    """Bytes of all files' tensors together, by how ranks share them, and the largest layer.
 
-    Draft layers (MTP) count: whether the engine loads them is for its flags to say. Raises
-    SafetensorsError when a tensor's byte range is missing.
+    Layers of multi-token prediction stand apart in `draft_bytes`: those named so, and those from
+    `layers` (num_hidden_layers) on. Tensors that no engine loads are left out. Raises SafetensorsError
+    when a tensor's byte range is missing.
     """
-    total = replicated = 0
-    layers: defaultdict[str, int] = defaultdict(int)
+    shared: Counter[Role] = Counter()
+    blocks: Counter[str] = Counter()
+    drafts = 0
     for header in headers:
         for tensor, entry in header.items():
             size = _size_bytes(tensor, entry, "the header")
-            total += size
-            if _REPLICATED.search(tensor):
-                replicated += size
+            if _UNUSED.search(tensor):
+                continue
+            if _is_draft(tensor, layers):
+                drafts += size
+                continue
+            shared[role_of(tensor)] += size
             if match := _LAYER.search(tensor):
-                layers[match[0]] += size
+                blocks[match[0]] += size
     return Weights(
-        total_bytes=total,
-        replicated_bytes=replicated,
-        largest_layer_bytes=max(layers.values(), default=0),
+        total_bytes=shared.total(),
+        replicated_bytes=shared[Role.REPLICATED],
+        largest_layer_bytes=max(blocks.values(), default=0),
+        vocabulary_bytes=shared[Role.VOCABULARY],
+        expert_bytes=shared[Role.EXPERTS],
+        kv_projection_bytes=shared[Role.KEYS],
+        draft_bytes=drafts,
     )
+
+
+def role_of(tensor: str) -> Role:
+    """How ranks share a tensor of this name (vLLM 0.33.0 vllm/model_executor/models)."""
+    return next((role for pattern, role in _ROLES if pattern.search(tensor)), Role.SHARDED)
+
+
+def _is_draft(tensor: str, layers: int | None) -> bool:
+    if _DRAFT.search(tensor):
+        return True
+    match = _LANGUAGE_LAYER.search(tensor)
+    return layers is not None and match is not None and int(match[1]) >= layers
 
 
 def check_index(index: Mapping[str, Any], present: Collection[str]) -> tuple[str, ...]:
@@ -122,6 +144,26 @@ _REPLICATED: Final = re.compile(
 )
 """Names of tensors that vLLM 0.33.0 gives to every rank: norms, routers, MLA down-projections,
 indexers (vllm/model_executor/models, ReplicatedLinear)."""
+_ROLES: Final = (
+    (
+        re.compile(r"(?:^|\.)(?:embed_tokens|lm_head|wte|word_embeddings|embed_in|embed_out)\."),
+        Role.VOCABULARY,
+    ),
+    (re.compile(r"backbone\.embeddings?\.|model\.embedding\."), Role.VOCABULARY),
+    (_REPLICATED, Role.REPLICATED),
+    (re.compile(r"\.experts\.|\.experts_"), Role.EXPERTS),
+    (re.compile(r"(?:self_attn|attn|attention|mixer)\.(?:k_proj|v_proj)\."), Role.KEYS),
+    # the bias of a matrix that is cut by columns lies whole on every rank
+    (
+        re.compile(r"(?:o_proj|down_proj|out_proj|fc2|linear_fc2|attn\.proj)\.bias$"),
+        Role.REPLICATED,
+    ),
+)
+"""Names and what ranks do with them; the first that is found answers, and the rest is cut."""
+_UNUSED: Final = re.compile(r"rotary_emb\.inv_freq$|\.attn\.(?:masked_)?bias$")
+"""Tensors of old files that engines compute themselves."""
+_DRAFT: Final = re.compile(r"(?:^|\.)mtp(?:_\w+)?\.|\.nextn")
+"""Layers of multi-token prediction by their own name; others stand behind the last layer."""
 _LAYER: Final = re.compile(r"^.*?\blayers\.\d+\.")
 _LANGUAGE_LAYER: Final = re.compile(r"(?:^|language_model\.|^model\.)(?:model\.)?layers\.(\d+)\.")
 

@@ -55,12 +55,32 @@ def test_every_row_gives_facts_or_says_what_lacks(model_id: str) -> None:
         assert Confidence.TABLE is found.provenance.confidence
         assert found.provenance.detail
         assert 0 < found.weights.replicated_bytes < found.weights.total_bytes / 50
-        assert found.layers == sum(group.layers for group in found.kv_groups)
+        kept = {layer for group in found.kv_groups for layer in group.at or range(group.layers)}
+        assert kept <= set(range(found.layers))
 
 
-def test_half_of_the_catalogue_can_be_planned_for() -> None:
+def test_four_of_five_in_the_catalogue_can_be_planned_for() -> None:
     facts = [each for name in known_ids() if isinstance(each := find_model(name), ModelFacts)]
-    assert len(facts) > len(known_ids()) / 2
+    assert len(facts) > 0.8 * len(known_ids())
+
+
+def test_hybrids_and_sparse_models_come_with_all_their_groups() -> None:
+    assert [(KvKind.RECURRENT, 36), (KvKind.FULL, 12)] == [
+        (g.kind, g.layers) for g in model("Qwen/Qwen3-Next-80B-A3B-Instruct").kv_groups
+    ]
+    assert [(KvKind.INDEXER, 61, 128), (KvKind.MLA, 61, 576)] == [
+        (g.kind, g.layers, g.key_dim) for g in model("deepseek-ai/DeepSeek-V3.2").kv_groups
+    ]
+    assert [(KvKind.SLIDING, 25, 8, 256), (KvKind.FULL, 5, 2, 512)] == [
+        (g.kind, g.layers, g.kv_heads, g.key_dim)
+        for g in model("google/gemma-4-26B-A4B-it").kv_groups
+    ]
+
+
+def test_a_row_is_not_filled_with_what_its_class_would_say() -> None:
+    found = find_model("tiiuae/Falcon-H1-34B-Instruct")
+    assert isinstance(found, UnknownLayout)
+    assert "mamba_expand is not given" in found.message
 
 
 def test_70b_is_as_published() -> None:
@@ -127,8 +147,8 @@ def test_an_unknown_model_is_none() -> None:
 @pytest.mark.parametrize(
     ("model_id", "words"),
     [
-        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "recurrent layers"),
-        ("deepseek-ai/DeepSeek-V3.2", "sparse attention"),
+        ("Qwen/Qwen3.8-27B", "linear_num_key_heads is not given"),
+        ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "what the layers are"),
         ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "size of the weights was not published"),
         ("Qwen/Qwen3-14B", "max_position_embeddings is not given"),
         ("BAAI/bge-m3", "keeps no KV cache"),

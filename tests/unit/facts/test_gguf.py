@@ -12,7 +12,15 @@ import pytest
 
 from gguf_writer import gguf, text
 from plimsoll.facts.gguf import GgufError, GgufHeader, gguf_facts, joined, read_gguf
-from plimsoll.facts.model import GgufFacts, KvGroup, KvKind, UnknownLayout
+from plimsoll.facts.gguf_layouts import LAYOUTS
+from plimsoll.facts.model import (
+    GgufFacts,
+    KvGroup,
+    KvKind,
+    RecurrentKind,
+    RecurrentState,
+    UnknownLayout,
+)
 
 DATA = Path(__file__).parents[2] / "data"
 GEMMA = json.loads((DATA / "gguf_gemma3_270m.json").read_text(encoding="utf-8"))
@@ -260,9 +268,17 @@ def test_facts_of_the_real_gemma_file() -> None:
     )
     assert tuple(shape["swa_layers"]) == found.sliding_blocks
     sliding = KvGroup(
-        kind=KvKind.SLIDING, layers=15, kv_heads=1, key_dim=256, value_dim=256, window_tokens=512
+        kind=KvKind.SLIDING,
+        layers=15,
+        kv_heads=1,
+        key_dim=256,
+        value_dim=256,
+        window_tokens=512,
+        at=tuple(shape["swa_layers"]),
     )
-    full = KvGroup(kind=KvKind.FULL, layers=3, kv_heads=1, key_dim=256, value_dim=256)
+    full = KvGroup(
+        kind=KvKind.FULL, layers=3, kv_heads=1, key_dim=256, value_dim=256, at=(5, 11, 17)
+    )
     assert (sliding, full) == found.kv_groups
     assert (1_075_200, 450_560) == (
         found.largest_ffn_tensor_bytes,
@@ -300,12 +316,129 @@ def test_blocks_windows_and_heads_are_those_that_llama_cpp_loaded(file: str) -> 
 
 
 @pytest.mark.parametrize("file", sorted(RECURRENT))
-def test_recurrent_models_are_refused_by_name(file: str) -> None:
+def test_recurrent_blocks_are_those_that_llama_cpp_loaded(file: str) -> None:
     row = SHAPES[file]
     found = facts_of(file_of(row, **{f"{row['arch']}.attention.head_count": 16}))
-    assert isinstance(found, UnknownLayout)
-    assert row["arch"] == found.architecture
-    assert "recurrent layers" in found.message
+    assert isinstance(found, GgufFacts), found.message
+    (states,) = (group for group in found.kv_groups if group.state is not None)
+    assert tuple(row["recurrent_layers"]) == states.at
+    ssm, state = row["ssm"], states.state
+    assert state is not None
+    assert (ssm["conv_kernel"], ssm["inner_size"], ssm["state_size"]) == (
+        state.conv_kernel,
+        state.inner_channels,
+        state.state_dim,
+    )
+    attention = [index for group in found.kv_groups if group.state is None for index in group.at]
+    assert sorted({*range(row["block_count"])} - {*states.at}) == sorted(attention)
+
+
+def recurrent_with(arch: str, tensors: dict[str, int], **keys: object) -> GgufFacts | UnknownLayout:
+    """A model of four blocks, each with these tensors of single bytes."""
+    base: dict[str, Any] = {
+        "general.architecture": arch,
+        f"{arch}.block_count": 4,
+        f"{arch}.context_length": 4096,
+        f"{arch}.embedding_length": 64,
+        f"{arch}.feed_forward_length": 128,
+        f"{arch}.attention.head_count": 4,
+        **{f"{arch}.{key}": value for key, value in keys.items()},
+    }
+    listed: list[tuple[str, list[int], str]] = [("token_embd.weight", [64, 100], "I8")]
+    listed += [
+        (f"blk.{i}.{name}", [size], "I8") for i in range(4) for name, size in tensors.items()
+    ]
+    return facts_of(gguf(base, listed))
+
+
+SSM = {
+    "ssm.conv_kernel": 4,
+    "ssm.inner_size": 256,
+    "ssm.state_size": 16,
+    "ssm.time_step_rank": 8,
+    "ssm.group_count": 1,
+}
+
+
+def states_of(found: GgufFacts | UnknownLayout) -> tuple[tuple[int, ...], RecurrentState]:
+    assert isinstance(found, GgufFacts), found.message
+    (group,) = (group for group in found.kv_groups if group.state is not None)
+    assert group.state is not None
+    return group.at, group.state
+
+
+def test_blocks_without_kv_heads_are_recurrent_in_a_hybrid() -> None:
+    keys = {**SSM, "attention.head_count_kv": [0, 0, 2, 0]}
+    at, state = states_of(recurrent_with("granitehybrid", {"ssm_in.weight": 64}, **keys))
+    assert ((0, 1, 3), RecurrentKind.MAMBA2, 8, 32) == (at, state.kind, state.heads, state.head_dim)
+
+
+def test_in_nemotron_h_blocks_with_a_feed_forward_width_are_not_recurrent() -> None:
+    keys = {
+        **SSM,
+        "attention.head_count_kv": [0, 0, 2, 0],
+        "feed_forward_length": [0, 128, 0, 0],
+    }
+    at, _ = states_of(recurrent_with("nemotron_h", {"ssm_in.weight": 64}, **keys))
+    assert (0, 3) == at
+
+
+def test_every_fourth_block_has_attention_or_as_the_file_says() -> None:
+    tensors = {"ssm_out.weight": 64}
+    assert (0, 1, 2) == states_of(recurrent_with("qwen35", tensors, **SSM))[0]
+    named = {**SSM, "full_attention_interval": 2}
+    assert (0, 2) == states_of(recurrent_with("qwen35", tensors, **named))[0]
+    listed = {**SSM, "attention.recurrent_layers": [True, False, False, True]}
+    at, state = states_of(recurrent_with("qwen35", tensors, **listed))
+    assert ((0, 3), RecurrentKind.GATED_DELTA) == (at, state.kind)
+
+
+def test_beside_attention_every_block_is_both() -> None:
+    found = recurrent_with(
+        "falcon-h1", {"ssm_in.weight": 64}, **SSM, **{"attention.head_count_kv": 2}
+    )
+    assert isinstance(found, GgufFacts), found.message
+    assert [(0, 1, 2, 3), (0, 1, 2, 3)] == [group.at for group in found.kv_groups]
+
+
+def test_short_convolutions_keep_their_taps() -> None:
+    keys = {"shortconv.l_cache": 3, "attention.head_count_kv": [0, 2, 0, 2]}
+    at, state = states_of(recurrent_with("lfm2", {"shortconv.conv.weight": 64}, **keys))
+    assert ((0, 2), RecurrentKind.SHORT_CONVOLUTION, 3, 64) == (
+        at,
+        state.kind,
+        state.conv_kernel,
+        state.inner_channels,
+    )
+
+
+def test_blocks_that_read_the_cache_of_others_keep_nothing() -> None:
+    pattern = [True, True, False, True]
+    keys = {
+        "attention.sliding_window": 512,
+        "attention.sliding_window_pattern": pattern,
+        "attention.shared_kv_layers": 1,
+    }
+    found = recurrent_with("gemma4", {"attn_q.weight": 64}, **keys)
+    assert isinstance(found, GgufFacts), found.message
+    assert [(0, 1), (2,)] == [group.at for group in found.kv_groups]
+
+
+def test_tensors_are_listed_with_their_blocks() -> None:
+    found = facts_of(gemma_file())
+    assert isinstance(found, GgufFacts)
+    assert tuple(range(18)) == tuple(sorted(index for group in found.blocks for index in group.at))
+    for group in found.blocks:
+        size = sum(tensor.bytes for tensor in group.tensors)
+        assert {size} == {found.block_bytes[index] for index in group.at}
+    assert {"token_embd.weight", "output_norm.weight"} == {t.name for t in found.outside}
+
+
+def test_the_bytes_of_experts_are_told_from_the_rest() -> None:
+    found = recurrent_with("qwen3moe", {"attn_q.weight": 64, "ffn_up_exps.weight": 512})
+    assert isinstance(found, GgufFacts), found.message
+    (group,) = found.blocks
+    assert [512] == [tensor.bytes for tensor in group.tensors if "exps" in tensor.name]
 
 
 def test_the_window_of_gemma_2_has_a_default() -> None:
@@ -357,8 +490,13 @@ def test_blocks_that_only_draft_keep_nothing() -> None:
 
 def test_sliding_blocks_may_have_widths_of_their_own() -> None:
     row = {**SHAPES["gemma.gguf"], "arch": "gemma4"}
-    widths = {"gemma4.attention.key_length_swa": 128, "gemma4.attention.value_length_swa": 128}
-    found = facts_of(file_of(row, **widths))
+    pattern = [index % 6 != 5 for index in range(18)]
+    more = {
+        "gemma4.attention.key_length_swa": 128,
+        "gemma4.attention.value_length_swa": 128,
+        "gemma4.attention.sliding_window_pattern": pattern,
+    }
+    found = facts_of(file_of(row, **more))
     assert isinstance(found, GgufFacts)
     assert [(KvKind.SLIDING, 128), (KvKind.FULL, 256)] == [
         (g.kind, g.key_dim) for g in found.kv_groups
@@ -394,10 +532,17 @@ def test_what_is_not_understood_is_named(key: str, value: object, words: str) ->
 
 
 def test_an_architecture_outside_the_table_is_named() -> None:
-    row = {**SHAPES["llama8b-Q4_K_M.gguf"], "arch": "llama4"}
+    row = {**SHAPES["llama8b-Q4_K_M.gguf"], "arch": "newarch"}
     found = facts_of(file_of(row))
     assert isinstance(found, UnknownLayout)
-    assert "llama4 is not in our table" in found.message
+    assert "newarch is not in our table" in found.message
+
+
+@pytest.mark.parametrize("arch", sorted(LAYOUTS))
+def test_no_architecture_of_the_table_ends_in_an_error(arch: str) -> None:
+    """Facts, or a sentence that names what lacks."""
+    found = facts_of(file_of({**SHAPES["llama8b-Q4_K_M.gguf"], "arch": arch}))
+    assert isinstance(found, GgufFacts) or arch in found.message
 
 
 def test_a_file_without_an_embedding_is_no_whole_model() -> None:
