@@ -15,9 +15,12 @@ DEFAULT_BATCH_TOKENS: Final = 2048
 DEFAULT_UBATCH_TOKENS: Final = 512
 """llama.cpp's own defaults for -b and -ub, b7410 to b11669."""
 
+PLAIN_TYPES: Final = frozenset({"f32", "f16", "bf16"})
+"""Cache types that are not packed."""
 VALUES_PER_BLOCK: Final = 32
 """Values that a quantised cache type packs together; a head's width must be a multiple."""
 BLOCK_BYTES: Final = {
+    "f32": 128,
     "f16": 64,
     "bf16": 64,
     "q8_0": 34,
@@ -54,12 +57,19 @@ class ServerContext(NamedTuple):
     """--cache-type-k."""
     value_type: str
     """--cache-type-v."""
+    flash: bool = True
+    """Flash attention (--flash-attn on)."""
+    full_windows: bool = False
+    """Windowed layers keep as many cells as the others (--swa-full)."""
+    kv_on_host: bool = False
+    """The cache stays in host memory (--no-kv-offload)."""
+    op_offload: bool = True
+    """Large batches of a host's layers are computed on the card (--op-offload)."""
 
     @property
     def is_quantized(self) -> bool:
         """Whether flash attention needs a 16-bit copy of a layer's keys and values."""
-        plain = ("f16", "bf16")
-        return self.key_type not in plain or self.value_type not in plain
+        return not PLAIN_TYPES.issuperset({self.key_type, self.value_type})
 
     def sliding_cells(self, window_tokens: int) -> int:
         """Cells per stream of a windowed layer: the window of each slot in it, and the step in flight.
@@ -67,6 +77,8 @@ class ServerContext(NamedTuple):
         The physical batch is in it, so -ub changes the cache; rounding comes after the minimum
         (llama_kv_cache_iswa, exact in all windowed cases measured).
         """
+        if self.full_windows:
+            return self.cells_per_slot
         windows = self.slots // self.streams
         return round_up(
             min(self.cells_per_slot, window_tokens * windows + self.ubatch_tokens), CELL_STEP
@@ -82,6 +94,10 @@ def server_context(
     unified: bool = False,
     batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ubatch_tokens: int = DEFAULT_UBATCH_TOKENS,
+    flash: bool = True,
+    full_windows: bool = False,
+    kv_on_host: bool = False,
+    op_offload: bool = True,
 ) -> ServerContext:
     """What llama-server makes of --ctx-size and --parallel (explicit --parallel turns unified off)."""
     total = round_up(ctx_size, CELL_STEP)
@@ -94,6 +110,10 @@ def server_context(
         ubatch_tokens=min(ctx_size, batch_tokens, ubatch_tokens),
         key_type=cache_type,
         value_type=cache_type if value_type is None else value_type,
+        flash=flash,
+        full_windows=full_windows,
+        kv_on_host=kv_on_host,
+        op_offload=op_offload,
     )
 
 
@@ -113,3 +133,10 @@ def context_of_slots(
         batch_tokens=batch_tokens,
         ubatch_tokens=ubatch_tokens,
     )
+
+
+def refusal_of(context: ServerContext) -> str | None:
+    """Why llama-server would not start with this context; None when it would."""
+    if not context.flash and context.value_type not in PLAIN_TYPES:
+        return f"--cache-type-v {context.value_type} needs --flash-attn on"
+    return None

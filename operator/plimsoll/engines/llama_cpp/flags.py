@@ -44,6 +44,7 @@ ROWS: Final = (
          since="b11434", source="b11434; without it an explicit --parallel says the same (#16736)"),
     _row("--n-gpu-layers", "-ngl", "--gpu-layers", env=("N_GPU_LAYERS",),
          beside=("GGML_CUDA_ENABLE_UNIFIED_MEMORY",)),
+    _row("--n-cpu-moe", "-ncmoe", env=("N_CPU_MOE",), source="ggml-org/llama.cpp#15077, August 2025"),
     _row("--split-mode", "-sm", env=("SPLIT_MODE",)),
     _row("--tensor-split", "-ts", env=("TENSOR_SPLIT",)),
     _row("--batch-size", "-b", env=("BATCH",)),
@@ -70,7 +71,6 @@ ROWS: Final = (
     _row("--override-tensor", "-ot", env=("OVERRIDE_TENSOR",)),
     _row("--override-kv"),
     _row("--cpu-moe", "-cmoe", env=("CPU_MOE",)),
-    _row("--n-cpu-moe", "-ncmoe", env=("N_CPU_MOE",)),
     _row("--moe-cache-mib", env=("MOE_CACHE_MIB",)),
     _row("--n-cpu-ffn", "-ncffn", env=("N_CPU_FFN",)),
     _row("--kv-offload", "-kvo", "-nkvo", "--no-kv-offload", env=("KV_OFFLOAD",)),
@@ -116,8 +116,8 @@ class LlamaCppSettings(NamedTuple):
     """Requests at once."""
     gpu_layers: int
     """Layers on the cards."""
-    cards: int
-    """Cards of one worker."""
+    shares: tuple[int, ...]
+    """Layers of each card, or equal ones."""
     batch_tokens: int
     """Logical batch."""
     ubatch_tokens: int
@@ -127,7 +127,9 @@ class LlamaCppSettings(NamedTuple):
     cache_ram_bytes: int
     """Cap of the prompt cache in host memory."""
     checkpoints_per_slot: int
-    """Checkpoints of windowed layers; 0 where the model takes none."""
+    """Checkpoints of windowed layers and recurrent states; 0 where the model takes none."""
+    host_experts: int = 0
+    """Blocks from the first whose experts stay in host memory."""
 
 
 def release_row(text: str | None) -> KnownRelease:
@@ -184,14 +186,25 @@ def _wanted(settings: LlamaCppSettings) -> tuple[Flag, ...]:
             reason="a cap: the last blocks and the output",
         ),
     ]
-    if settings.cards > 1:
-        shares = ",".join("1" for _ in range(settings.cards))
+    if settings.host_experts:
+        flags.append(
+            Flag(
+                name="--n-cpu-moe",
+                value=str(settings.host_experts),
+                reason="blocks whose experts stay in host memory: of those few compute for a token",
+            )
+        )
+    if len(settings.shares) > 1:
+        shares = ",".join(str(share) for share in settings.shares)
+        is_equal = len(set(settings.shares)) == 1
         flags += [
             Flag(name="--split-mode", value="layer", reason="whole layers per card"),
             Flag(
                 name="--tensor-split",
                 value=shares,
-                reason="equal shares, or the split follows what is free at load",
+                reason="equal shares, or the split follows what is free at load"
+                if is_equal
+                else "layers of each card, so that the fullest holds its part",
             ),
         ]
     flags += [

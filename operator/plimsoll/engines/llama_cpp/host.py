@@ -6,16 +6,14 @@ cache has a cap of its own, checkpoints have a number, and the container's memor
 
 from typing import Final, NamedTuple
 
+from plimsoll.engines.base import Release
+from plimsoll.engines.llama_cpp import memory
+from plimsoll.engines.llama_cpp.caches import allocated_kv_bytes, kv_bytes, slot_state_bytes
 from plimsoll.engines.llama_cpp.context import ServerContext, row_bytes
-from plimsoll.engines.llama_cpp.memory import (
-    PIPELINE_COPIES,
-    ROUNDING_BYTES,
-    first_block_on_card,
-    inputs_bytes,
-    kv_bytes,
-    layer_count,
-)
-from plimsoll.facts.model import GgufFacts, KvKind
+from plimsoll.engines.llama_cpp.graph import WINDOWS
+from plimsoll.engines.llama_cpp.placement import Placement
+from plimsoll.engines.llama_cpp.tensors import HOST
+from plimsoll.facts.model import GgufFacts
 from plimsoll.units import GIB, MIB, ceil_div, round_up
 
 BASE_BYTES: Final = GIB
@@ -35,13 +33,13 @@ class HostMemory(NamedTuple):
     weights_bytes: int
     """Tensors that stay with the host. File pages when memory-mapped, but speed needs them resident."""
     kv_bytes: int
-    """Keys and values of the blocks on the host."""
+    """Keys, values and recurrent states of the blocks on the host."""
     compute_bytes: int
     """The graph's pinned buffer, and the rows of logits."""
     cache_ram_bytes: int
     """The prompt cache when full."""
     checkpoint_bytes: int
-    """Checkpoints of windowed layers when all are taken; they are outside the prompt cache."""
+    """Checkpoints of windowed layers and recurrent states when all are taken; outside the prompt cache."""
     prompt_state_bytes: int
     """One prompt on its way into the cache."""
     base_bytes: int = BASE_BYTES
@@ -62,43 +60,31 @@ class HostMemory(NamedTuple):
         return round_up(sum(parts), MIB)
 
 
-def host_weights_bytes(gguf: GgufFacts, gpu_layers: int) -> int:
-    """Bytes of the tensors that stay with the host: the embedding always, then the first blocks."""
-    size = gguf.embedding_bytes + sum(gguf.block_bytes[: first_block_on_card(gguf, gpu_layers)])
-    if gpu_layers == 0 and not gguf.tied_output:
-        size += gguf.output_bytes
-    return size
-
-
-def host_compute_bytes(
-    gguf: GgufFacts, context: ServerContext, *, gpu_layers: int, cards: int
-) -> int:
-    """The pinned buffer beside the cards (as a pipeline at most four of it), and the slots' logits.
-
-    Logits are `4 * vocabulary * slots`: 2.00 MiB for two slots of Gemma-3-270M in b11669.
-    """
-    buffer = inputs_bytes(gguf, context)
-    if cards > 1 and gpu_layers >= layer_count(gguf):
-        buffer *= PIPELINE_COPIES
-    return buffer + 4 * gguf.vocab_size * context.slots + ROUNDING_BYTES
+def output_bytes(gguf: GgufFacts, context: ServerContext) -> int:
+    """The slots' logits: 2.00 MiB for two slots of Gemma-3-270M in b11669."""
+    return 4 * gguf.vocab_size * context.slots
 
 
 def prompt_state_bytes(gguf: GgufFacts, context: ServerContext) -> int:
-    """One slot's keys and values over all layers: an entry of the prompt cache. 5 GiB for a 70B at 16k."""
+    """One slot's caches over all layers: an entry of the prompt cache. 5 GiB for a 70B at 16k."""
     whole = kv_bytes(gguf, context, range(len(gguf.block_bytes)))
     return ceil_div(whole, context.slots)
 
 
 def checkpoints(gguf: GgufFacts, max_model_len: int) -> int:
     """How many checkpoints per slot to allow; 0 for models that take none."""
-    if not any(group.kind in (KvKind.SLIDING, KvKind.CHUNKED) for group in gguf.kv_groups):
+    takes = any(group.kind in WINDOWS or group.state is not None for group in gguf.kv_groups)
+    if not takes:
         return 0
     return min(MOST_CHECKPOINTS, ceil_div(max_model_len, CHECKPOINT_SPACING_TOKENS))
 
 
 def checkpoint_bytes(gguf: GgufFacts, context: ServerContext) -> int:
-    """One checkpoint: the windows of the windowed layers (1.25 MiB predicted, 1.256 seen in b11434)."""
-    return sum(
+    """One checkpoint: the windows of the windowed layers, and one slot's recurrent states.
+
+    1.25 MiB predicted for a windowed model where b11434 took 1.256.
+    """
+    return slot_state_bytes(gguf) + sum(
         group.layers
         * group.window_tokens
         * group.kv_heads
@@ -120,17 +106,18 @@ def default_cache_ram_bytes(gguf: GgufFacts, context: ServerContext) -> int:
 def host_memory(
     gguf: GgufFacts,
     context: ServerContext,
+    placement: Placement,
+    release: Release,
     *,
-    gpu_layers: int,
-    cards: int,
     cache_ram_bytes: int,
     checkpoints_per_slot: int,
 ) -> HostMemory:
     """What the container needs."""
+    computed = memory.computed(gguf, context, placement, release)
     return HostMemory(
-        weights_bytes=host_weights_bytes(gguf, gpu_layers),
-        kv_bytes=kv_bytes(gguf, context, range(first_block_on_card(gguf, gpu_layers))),
-        compute_bytes=host_compute_bytes(gguf, context, gpu_layers=gpu_layers, cards=cards),
+        weights_bytes=memory.host_weights_bytes(gguf, placement),
+        kv_bytes=allocated_kv_bytes(gguf, context, placement, HOST),
+        compute_bytes=computed.host + output_bytes(gguf, context),
         cache_ram_bytes=cache_ram_bytes,
         checkpoint_bytes=checkpoint_bytes(gguf, context) * checkpoints_per_slot * context.slots,
         prompt_state_bytes=prompt_state_bytes(gguf, context),

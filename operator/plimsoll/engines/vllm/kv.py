@@ -1,45 +1,73 @@
-"""How many bytes and blocks does vLLM's paged KV cache take?
+"""How many bytes and blocks does vLLM's paged KV cache take, as the planner asks it?
 
-Layers of one layout form groups of equal size that draw blocks from one shared pool. A block of the
-pool is as wide as the widest group; a sequence takes whole blocks of every group. Source: vLLM 0.33.0
-v1/core/kv_cache_utils.py and v1/kv_cache_interface.py; checked against its own numbers in
-tests/data/vllm_kv_oracle.json.
+The geometry itself is worked out in pool.py and what it stands on; here it is settled for one card,
+known or not, and kept in the short form that a search over lengths wants.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from plimsoll.engines.base import Release
+from plimsoll.engines.vllm import kv_dtypes, pool
+from plimsoll.engines.vllm.ask import KvAsk
+from plimsoll.engines.vllm.pool import NULL_BLOCKS, EngineRefuses, Pool, PoolGroup
+from plimsoll.engines.vllm.specs import SpecKind
+from plimsoll.engines.vllm.split import (
+    PLAIN_KINDS,
+    HeadsDoNotDivide,
+    heads_problem,
+    kv_heads_per_card,
+)
 from plimsoll.facts.model import KvGroup, KvKind, ModelFacts
-from plimsoll.units import ceil_div
 
-DEFAULT_BLOCK_TOKENS: Final = 16
-"""vLLM's default block for attention that is not MLA (0.8.5 to 0.33.0)."""
-MLA_BLOCK_TOKENS: Final = 128
-"""Upper bound of the block that MLA backends force: FlashMLA 64, CUTLASS-MLA 128 (0.33.0)."""
-NULL_BLOCKS: Final = 1
-"""One block of the pool is never given out (BlockPool.null_block)."""
-GROUP_STRETCH: Final = 1.5
-"""Group size is the largest type's layers when it is below this many times the smallest type's
-(kv_cache_utils.get_kv_cache_groups, 0.33.0)."""
+__all__ = [
+    "NULL_BLOCKS",
+    "EngineRefuses",
+    "HeadsDoNotDivide",
+    "LayerGroup",
+    "PagedLayout",
+    "blocks_of_sequence",
+    "heads_problem",
+    "kv_bytes_per_token_per_card",
+    "kv_heads_per_card",
+    "layout",
+    "longest_sequence",
+    "step_tokens",
+    "steps_in_flight",
+]
 
-_BYTES_OF_DTYPE: Final = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4}
-_ONE_BYTE: Final = ("fp8", "fp8_e4m3", "fp8_e5m2")
+GENERATIONS: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
+"""Compute capabilities that differ in kernels: A100, L4 and 4090, H100, B200, RTX PRO 6000. A card that
+does not say which is its own is planned for the one that takes most."""
+_BLACKWELL_MAJOR: Final = 10
+"""There FlashInfer, if the image has it, is preferred and reads other blocks."""
 
 
 class LayerGroup(NamedTuple):
-    """Groups of layers that keep KV the same way, as the pool sees them."""
+    """Groups of layers that draw blocks alike."""
 
-    kind: KvKind
-    """Layout of the layers."""
+    kinds: tuple[SpecKind, ...]
+    """What their layers keep."""
     groups: int
-    """How many groups of this kind draw blocks."""
-    block_tokens: int
-    """Tokens in one block of this kind."""
-    most_tokens: int | None = None
-    """Tokens that a sequence keeps at most: its window and the steps in flight; None for all of them."""
-    spare_blocks: int = 0
-    """Blocks beyond those: a window may begin inside a block."""
+    """How many such groups draw blocks."""
+    draws: PoolGroup
+    """What one of them draws."""
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks of one sequence of `tokens` tokens over all of them."""
+        return self.groups * self.draws.blocks(tokens)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Tokens that a sequence keeps at most, in a window and the steps in flight; None for all."""
+        most = [each.most_tokens for each in self.draws.demands if each.most_tokens is not None]
+        return max(most, default=None)
+
+    @property
+    def grows(self) -> bool:
+        """Whether a longer sequence can take more."""
+        return any(each.fixed_blocks is None for each in self.draws.demands)
 
 
 class PagedLayout(NamedTuple):
@@ -50,29 +78,18 @@ class PagedLayout(NamedTuple):
     kinds: tuple[LayerGroup, ...]
     """What a sequence draws from the pool."""
     bytes_per_token_per_card: int
-    """KV bytes of one more token of a long sequence, every layer counted."""
+    """KV bytes of one more token of a long sequence, every layer counted; states are not."""
+    block_tokens: int
+    """Tokens in a block of the attention layers."""
+    is_forced: bool = False
+    """Whether kernel or states set the block, which then is left to the engine."""
+    state_blocks: int = 0
+    """Blocks of recurrent states that each sequence holds, whatever its length."""
+    doubt: str = ""
+    """What was not known and taken from the safe side; empty where nothing was."""
 
 
-class HeadsDoNotDivide(NamedTuple):
-    """The model's heads cannot be split over that many cards."""
-
-    message: str
-    """Which heads, how many cards, what would work."""
-
-
-def bytes_per_value(kv_dtype: str, model_dtype: str) -> int:
-    """Bytes of one value in the cache: auto follows the model, every fp8 is one byte."""
-    if kv_dtype in _ONE_BYTE:
-        return 1
-    return _BYTES_OF_DTYPE[model_dtype if kv_dtype == "auto" else kv_dtype]
-
-
-def kv_heads_per_card(group: KvGroup, cards: int) -> int:
-    """KV heads on one rank: split while there are enough, replicated when there are fewer than ranks.
-
-    MLA keeps one latent per token, whole on every rank.
-    """
-    return 1 if group.kind is KvKind.MLA else max(1, group.kv_heads // cards)
+bytes_per_value = kv_dtypes.bytes_per_value
 
 
 def layer_bytes_per_token(group: KvGroup, *, cards: int, value_bytes: int) -> int:
@@ -81,38 +98,19 @@ def layer_bytes_per_token(group: KvGroup, *, cards: int, value_bytes: int) -> in
 
 
 def kv_bytes_per_token_per_card(model: ModelFacts, *, cards: int, kv_dtype: str) -> int:
-    """All layers: 80 layers, 8 heads, 128 wide, 2 bytes, on 4 cards: 81,920 B."""
+    """All layers with keys per head or one latent: 80 layers of 8 heads, 128 wide, 2 bytes, on 4 cards
+    are 81,920 B."""
     value_bytes = bytes_per_value(kv_dtype, model.dtype)
     return sum(
         group.layers * layer_bytes_per_token(group, cards=cards, value_bytes=value_bytes)
         for group in model.kv_groups
+        if group.kind in (*PLAIN_KINDS, KvKind.MLA)
     )
 
 
-def heads_problem(model: ModelFacts, cards: int) -> HeadsDoNotDivide | None:
-    """Why the model cannot run over `cards` cards, if so (vLLM asserts both at start)."""
-    if model.attention_heads % cards:
-        fits = [str(n) for n in (1, 2, 4, 8, 16) if model.attention_heads % n == 0]
-        return HeadsDoNotDivide(
-            message=f"{model.attention_heads} attention heads do not divide by {cards} cards; "
-            f"{', '.join(fits)} would work"
-        )
-    for group in model.kv_groups:
-        heads = group.kv_heads
-        if group.kind is not KvKind.MLA and heads % cards and cards % heads:
-            return HeadsDoNotDivide(
-                message=f"{heads} KV heads can be neither split over nor replicated on {cards} cards"
-            )
-    return None
-
-
 def steps_in_flight(release: Release) -> int:
-    """Steps whose tokens sliding layers must hold at once.
-
-    One up to 0.25; from 0.26 one per concurrent batch, which is 2 with async scheduling (on since
-    0.14) and one pipeline stage.
-    """
-    return 1 if release.is_before("0.26") else 2
+    """Steps whose tokens windows must hold at once, with one stage and async scheduling."""
+    return KvAsk(max_model_len=1, release=release).steps_in_flight
 
 
 def layout(
@@ -121,86 +119,89 @@ def layout(
     cards: int,
     kv_dtype: str,
     release: Release,
+    max_model_len: int,
     max_num_batched_tokens: int,
+    capability: tuple[int, int] | None,
     block_tokens: int | None = None,
-) -> PagedLayout:
-    """The pool's geometry for this model over `cards` cards."""
-    value_bytes = bytes_per_value(kv_dtype, model.dtype)
-    is_mla = any(group.kind is KvKind.MLA for group in model.kv_groups)
-    base = block_tokens or (MLA_BLOCK_TOKENS if is_mla else DEFAULT_BLOCK_TOKENS)
-    merged = _merged(model.kv_groups)
-    per_token = {
-        group: layer_bytes_per_token(group, cards=cards, value_bytes=value_bytes)
-        for group in merged
-    }
-    widest_page = max(per_token.values()) * base
-    layers_per_group = _layers_per_group([group.layers for group in merged])
-    in_flight_tokens = steps_in_flight(release) * max_num_batched_tokens
-    kinds = tuple(
-        LayerGroup(
-            kind=group.kind,
-            groups=ceil_div(group.layers, layers_per_group),
-            # a narrower page gets a longer block when that fills the widest page, else padding
-            block_tokens=base * (widest_page // (per_token[group] * base))
-            if widest_page % (per_token[group] * base) == 0
-            else base,
-            most_tokens=_most_tokens(group, in_flight_tokens),
-            spare_blocks=1 if group.kind is KvKind.SLIDING else 0,
+) -> PagedLayout | EngineRefuses:
+    """The pool's geometry for this model over `cards` cards.
+
+    Where card or image leave a choice open, the geometry in which a sequence of `max_model_len` tokens
+    takes most, with a word about it.
+    """
+    ask = KvAsk(
+        max_model_len=max_model_len,
+        max_num_batched_tokens=max_num_batched_tokens,
+        release=release,
+        tp=cards,
+        kv_dtype=kv_dtype,
+        block_tokens=block_tokens,
+    )
+    answers = [pool.pool_of(model, each) for each in _on_cards(ask, capability)]
+    pools = [answer for answer in answers if isinstance(answer, Pool)]
+    if not pools:
+        return next(answer for answer in answers if isinstance(answer, EngineRefuses))
+    most = max(pools, key=_sequence_bytes)
+    doubt = ""
+    if len({_sequence_bytes(each) for each in pools}) > 1:
+        flashinfer = "whether the image has FlashInfer"
+        unknown = flashinfer if capability else "which compute capability the card has"
+        doubt = (
+            f"nobody said {unknown}, so the KV layout that takes most is planned for: "
+            f"{', '.join(kernel.name for kernel in most.kernels)} in blocks of {most.block_tokens} tokens"
         )
-        for group in merged
-    )
+    return _short(most, model)._replace(doubt=doubt)
+
+
+def _on_cards(ask: KvAsk, capability: tuple[int, int] | None) -> Iterator[KvAsk]:
+    """The ask on every card and image that it may meet."""
+    for each in (capability,) if capability else GENERATIONS:
+        without = ask._replace(capability=each)
+        yield without
+        if each[0] == _BLACKWELL_MAJOR or kv_dtypes.is_quantized(ask.kv_dtype):
+            yield without._replace(has_flashinfer=True)
+
+
+def _sequence_bytes(each: Pool) -> int:
+    stage = each.fullest
+    return stage.block_bytes * stage.blocks(each.ask.max_model_len)
+
+
+def _short(each: Pool, model: ModelFacts) -> PagedLayout:
+    stage = each.fullest
+    plain = {group.kind for group in model.kv_groups} <= set(PLAIN_KINDS)
     return PagedLayout(
-        block_bytes=widest_page * layers_per_group,
-        kinds=kinds,
-        bytes_per_token_per_card=kv_bytes_per_token_per_card(model, cards=cards, kv_dtype=kv_dtype),
+        block_bytes=stage.block_bytes,
+        kinds=tuple(
+            LayerGroup(kinds=group.kinds, groups=number, draws=group)
+            for group, number in pool.alike(stage).items()
+        ),
+        bytes_per_token_per_card=each.token_bytes,
+        block_tokens=each.block_tokens,
+        is_forced=not plain,
+        state_blocks=sum(
+            group.blocks(1) for group in stage.groups if SpecKind.RECURRENT in group.kinds
+        ),
     )
 
 
-def _most_tokens(group: KvGroup, in_flight_tokens: int) -> int | None:
-    """Sliding and chunked layers drop what left the window, once no step in flight needs it."""
-    match group.kind:
-        case KvKind.SLIDING:
-            return (group.window_tokens or 0) - 1 + in_flight_tokens
-        case KvKind.CHUNKED:
-            return (group.window_tokens or 0) + in_flight_tokens
-        case _:
-            return None
-
-
-def _merged(groups: tuple[KvGroup, ...]) -> tuple[KvGroup, ...]:
-    """Groups of the same layout as one, in the order first seen."""
-    layers: dict[KvGroup, int] = {}
-    for group in groups:
-        shape = group.model_copy(update={"layers": 0})
-        layers[shape] = layers.get(shape, 0) + group.layers
-    return tuple(shape.model_copy(update={"layers": n}) for shape, n in layers.items())
-
-
-def _layers_per_group(layers: list[int]) -> int:
-    fewest, most = min(layers), max(layers)
-    return most if most < GROUP_STRETCH * fewest else fewest
-
-
-def blocks_of_sequence(pool: PagedLayout, tokens: int) -> int:
+def blocks_of_sequence(paged: PagedLayout, tokens: int) -> int:
     """Blocks that one sequence of `tokens` takes at most, over all groups."""
-    blocks = 0
-    for kind in pool.kinds:
-        held = tokens if kind.most_tokens is None else min(tokens, kind.most_tokens)
-        blocks += kind.groups * (ceil_div(held, kind.block_tokens) + kind.spare_blocks)
-    return blocks
+    return sum(kind.blocks(tokens) for kind in paged.kinds)
 
 
-def step_tokens(pool: PagedLayout) -> int:
+def step_tokens(paged: PagedLayout) -> int:
     """Lengths between two multiples of this take the same blocks: every kind's block is a multiple."""
-    return math.gcd(*(kind.block_tokens for kind in pool.kinds))
+    grow = [kind.draws.block_tokens for kind in paged.kinds if kind.grows]
+    return math.gcd(*grow) or paged.block_tokens
 
 
-def longest_sequence(pool: PagedLayout, blocks: int, *, at_most: int) -> int:
+def longest_sequence(paged: PagedLayout, blocks: int, *, at_most: int) -> int:
     """The longest sequence, up to `at_most` tokens, that `blocks` blocks hold; 0 when none."""
     low, high = 0, at_most
     while low < high:
         middle = (low + high + 1) // 2
-        if blocks_of_sequence(pool, middle) <= blocks:
+        if blocks_of_sequence(paged, middle) <= blocks:
             low = middle
         else:
             high = middle - 1

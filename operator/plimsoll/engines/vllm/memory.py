@@ -8,13 +8,16 @@ the engine then finds a larger pool than promised, never a smaller one.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from plimsoll.engines.base import ByteOwner, LedgerLine, Release
-from plimsoll.facts.gpu import GpuFacts
+from plimsoll.engines.vllm import activation, defaults
+from plimsoll.engines.vllm.weights import weights_bytes_of_rank
+from plimsoll.facts.gpu import GpuFacts, GpuVendor
 from plimsoll.facts.model import KvKind, ModelFacts
 from plimsoll.facts.source import Confidence
-from plimsoll.units import GIB, MIB, ceil_div
+from plimsoll.units import GIB, MIB
 
 CONTEXT_BYTES: Final = 512 * MIB
 """CUDA context, cuBLAS and lazily loaded kernels, taken before the share is measured. Seen: 368 MiB on
@@ -22,19 +25,25 @@ a 3090 and 506 MiB on a 5090 before any model (ggml-org/llama.cpp#23281, #25465)
 
 COLLECTIVE_BYTES: Final = ((1, 384 * MIB), (2, 640 * MIB), (4, 1536 * MIB), (8, 2560 * MIB))
 """Growth outside torch by tensor-parallel size: NCCL, custom all-reduce, workspaces. Seen per card:
-0.02 to 0.35 GiB alone, 0.55 on 2, 0.95 and 1.39 on 4, 2.15 on 8 (tests/data/vllm_readings.json;
+0.02 to 0.35 GiB alone, 0.54 and 0.55 on 2, 0.95 and 1.39 on 4, 2.15 on 8 (tests/data/vllm_readings.json;
 llm-d-incubation/llm-d-planner docs/empirical-vllm-memory-results.md)."""
 
+COLLECTIVE_BYTES_WITHOUT_LINKS: Final = (
+    (1, 384 * MIB), (2, 448 * MIB), (4, 640 * MIB), (8, 1280 * MIB),
+)  # fmt: skip
+"""The same for cards that no NVLink joins, where buffers are fewer: 0.25 and 0.39 GiB on 2, 0.20 on 4."""
+
+COLLECTIVE_BYTES_AMD: Final = ((1, 576 * MIB), (2, 768 * MIB), (4, 1536 * MIB), (8, 2560 * MIB))
+"""The same with RCCL: 0.53 GiB alone, 0.59 to 0.73 on 2 (nlzy/vllm-gfx906#10)."""
+
 SPARSE_COLLECTIVE_BYTES: Final = 7680 * MIB
-"""The same for MLA with experts over 8 cards: 7.16 GiB seen with DeepSeek-R1 on H200."""
+"""MLA with 8-bit experts over 8 cards: 7.16 GiB seen with DeepSeek-R1 on H200. DeepSeek-V2.5 in 16 bit
+had 2.15."""
 
-LOGIT_COPIES: Final = 10
-"""Live fp32 copies of rows x vocabulary while the sampler is profiled: 8.0 to 9.3 follow from the
-readings v001 to v008 (0.11 and later), fewer before."""
-
-MLA_WORKSPACE_BYTES: Final = 3 * GIB // 2
-"""MLA's chunked prefill workspace and un-sharded projections: 1.0 GiB missing in the DeepSeek-R1
-reading without it."""
+_UNLINKED: Final = re.compile(
+    r"GEFORCE|RTX|\bT4\b|\bL4\b|L40|\bA10G?\b|\bA2\b|TITAN", re.IGNORECASE
+)
+"""Products without NVLink, or with a bridge at most."""
 
 GRAPH_BASE_BYTES: Final = 384 * MIB
 GRAPH_BYTES_PER_SIZE_AND_LAYER: Final = MIB // 2
@@ -77,50 +86,35 @@ def largest_graph(max_num_seqs: int, max_num_batched_tokens: int) -> int:
     return min(2 * max_num_seqs, 512, max_num_batched_tokens)
 
 
-def default_batched_tokens(gpu: GpuFacts) -> int:
-    """Tokens of one step: 8192 on cards of 70 GiB and more, else 2048, as `vllm serve` itself chooses.
+def default_batched_tokens(gpu: GpuFacts, release: Release | None = None) -> int:
+    """Tokens of one step that we pin: what `vllm serve` chooses itself on this card, at most 8192.
 
-    vLLM 0.33.0 engine/arg_utils.py; larger steps eat the pool (vllm-project/vllm#28228).
+    Larger steps eat the pool (vllm-project/vllm#28228).
     """
-    return 8192 if gpu.total_bytes >= 70 * GIB and not _is_a100(gpu) else 2048
-
-
-def _is_a100(gpu: GpuFacts) -> bool:
-    return "A100" in gpu.product
+    chosen = defaults.settings(gpu.total_bytes, gpu.product, release or Release.of("0.26"))
+    return chosen.max_num_batched_tokens
 
 
 def _is_sparse(model: ModelFacts) -> bool:
     return model.experts > 0 or any(group.kind is KvKind.MLA for group in model.kv_groups)
 
 
-def weights_bytes_per_card(model: ModelFacts, cards: int) -> int:
-    """The fullest rank: what is sharded split evenly, what is replicated whole."""
-    sharded = model.weights.total_bytes - model.weights.replicated_bytes
-    return ceil_div(sharded, cards) + model.weights.replicated_bytes
+def weights_bytes_per_card(model: ModelFacts, cards: int, stages: int = 1) -> int:
+    """The fullest rank of `cards` tensor-parallel ranks in `stages` pipeline stages."""
+    return weights_bytes_of_rank(model, cards=cards, stages=stages)
 
 
-def activation_bytes(
-    model: ModelFacts, *, cards: int, max_num_batched_tokens: int, max_num_seqs: int
-) -> int:
-    """Peak of the profile run: one step through one layer, then logits and sampler.
-
-    16-bit hidden states (four live copies) and the two halves of the gated feed-forward, which is
-    split over the cards; fp32 logits for one row per sequence over the whole vocabulary.
-    """
-    step = (
-        2 * max_num_batched_tokens * (4 * model.hidden_size + 2 * model.intermediate_size // cards)
-    )
-    rows = min(max_num_seqs, max_num_batched_tokens)
-    logits = LOGIT_COPIES * 4 * rows * model.vocab_size
-    is_mla = any(group.kind is KvKind.MLA for group in model.kv_groups)
-    return step + logits + (MLA_WORKSPACE_BYTES if is_mla else 0)
-
-
-def collective_bytes(model: ModelFacts, cards: int) -> int:
-    """Non-torch growth on one card."""
-    if cards >= 8 and _is_sparse(model) and any(g.kind is KvKind.MLA for g in model.kv_groups):
+def collective_bytes(model: ModelFacts, cards: int, gpu: GpuFacts | None = None) -> int:
+    """Non-torch growth on one card; without a card as if links joined them, which takes more."""
+    is_latent = any(group.kind is KvKind.MLA for group in model.kv_groups)
+    if cards >= 8 and model.experts and is_latent and model.quantization is not None:
         return SPARSE_COLLECTIVE_BYTES
-    return next((size for most, size in COLLECTIVE_BYTES if cards <= most), COLLECTIVE_BYTES[-1][1])
+    table = COLLECTIVE_BYTES
+    if gpu is not None and gpu.vendor is GpuVendor.AMD:
+        table = COLLECTIVE_BYTES_AMD
+    elif gpu is not None and _UNLINKED.search(gpu.product):
+        table = COLLECTIVE_BYTES_WITHOUT_LINKS
+    return next((size for most, size in table if cards <= most), table[-1][1])
 
 
 def graph_bytes(model: ModelFacts, *, max_num_batched_tokens: int, max_num_seqs: int) -> int:
@@ -155,8 +149,13 @@ def fixed_lines(
     cards: int,
     max_num_batched_tokens: int,
     max_num_seqs: int,
+    release: Release | None = None,
+    stages: int = 1,
 ) -> tuple[LedgerLine, ...]:
-    """Every owner but the KV pool and the headroom, in the ledger's order."""
+    """Every owner but the KV pool and the headroom, in the ledger's order.
+
+    Without a release the activation is the largest over all of them.
+    """
     return (
         LedgerLine(
             owner=ByteOwner.DRIVER,
@@ -178,24 +177,27 @@ def fixed_lines(
         ),
         LedgerLine(
             owner=ByteOwner.WEIGHTS,
-            bytes=weights_bytes_per_card(model, cards),
+            bytes=weights_bytes_of_rank(
+                model, cards=cards, stages=stages, capability=gpu.capability
+            ),
             confidence=model.provenance.confidence,
             source=model.provenance.detail or model.provenance.source.value,
         ),
         LedgerLine(
             owner=ByteOwner.ACTIVATION,
-            bytes=activation_bytes(
+            bytes=activation.activation_bytes(
                 model,
                 cards=cards,
                 max_num_batched_tokens=max_num_batched_tokens,
                 max_num_seqs=max_num_seqs,
+                release=release,
             ),
-            confidence=Confidence.BOUND,
-            source="step x (4 hidden + 2 feed-forward) x 2 B + 10 x rows x vocabulary x 4 B",
+            confidence=activation.confidence(release),
+            source=activation.SOURCE,
         ),
         LedgerLine(
             owner=ByteOwner.COLLECTIVES,
-            bytes=collective_bytes(model, cards),
+            bytes=collective_bytes(model, cards, gpu),
             confidence=Confidence.BOUND,
             source=f"largest non-torch growth seen on {cards} card(s)",
         ),

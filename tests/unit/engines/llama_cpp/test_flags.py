@@ -17,7 +17,7 @@ SETTINGS = LlamaCppSettings(
     ctx_size=16384,
     slots=2,
     gpu_layers=63,
-    cards=1,
+    shares=(1,),
     batch_tokens=2048,
     ubatch_tokens=512,
     cache_type="f16",
@@ -41,8 +41,24 @@ def test_everything_is_explicit() -> None:
 
 
 def test_several_cards_are_split_by_layers_in_equal_shares() -> None:
-    flags = pinned_flags(SETTINGS._replace(cards=4), NEWEST)
+    flags = pinned_flags(SETTINGS._replace(shares=(1, 1, 1, 1)), NEWEST)
     assert "--split-mode layer --tensor-split 1,1,1,1" in words(flags)
+
+
+def test_cards_that_hold_unequal_parts_get_as_many_layers_as_they_hold() -> None:
+    flags = pinned_flags(SETTINGS._replace(shares=(33, 30)), NEWEST)
+    assert "--split-mode layer --tensor-split 33,30" in words(flags)
+    assert ["layers of each card, so that the fullest holds its part"] == [
+        flag.reason for flag in flags if flag.name == "--tensor-split"
+    ]
+
+
+def test_experts_in_host_memory_are_pinned_with_their_reason() -> None:
+    flags = pinned_flags(SETTINGS._replace(host_experts=12), NEWEST)
+    (flag,) = [flag for flag in flags if flag.name == "--n-cpu-moe"]
+    assert "12" == flag.value
+    assert "experts stay in host memory" in flag.reason
+    assert "--n-cpu-moe" not in words(pinned_flags(SETTINGS, NEWEST))
 
 
 def test_checkpoints_are_pinned_where_a_model_takes_them() -> None:
@@ -70,7 +86,7 @@ def test_paths_and_ports_are_left_to_the_renderer() -> None:
 
 
 def test_every_pinned_flag_has_a_row_and_every_row_a_source() -> None:
-    several = SETTINGS._replace(cards=2, checkpoints_per_slot=1)
+    several = SETTINGS._replace(shares=(1, 1), checkpoints_per_slot=1, host_experts=1)
     assert {flag.name for flag in pinned_flags(several, NEWEST)} <= {row.name for row in ROWS}
     assert all(row.source for row in ROWS)
 
