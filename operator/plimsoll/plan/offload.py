@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from plimsoll.engines.base import ByteOwner, EngineName, LedgerLine
-from plimsoll.engines.llama_cpp import flags, host, memory
+from plimsoll.engines.llama_cpp import caches, flags, host, memory
 from plimsoll.facts.source import Confidence
 from plimsoll.plan import ledger, offload_words
-from plimsoll.plan.offload_ask import OffloadAsk, prepare
+from plimsoll.plan.offload_ask import Offload, OffloadAsk, prepare
 from plimsoll.plan.records import Concurrency, KvBudget, Plan, PlanRequest, Reason, Refusal
 from plimsoll.units import MIB, gib
 
@@ -40,10 +40,10 @@ def fit(request: PlanRequest) -> Plan | Refusal:
     if request.overrides.gpu_layers is not None:
         return _with_layers(ask, request.overrides.gpu_layers)
     slots = _slots(ask, ask.layers)
-    layers = ask.most_layers(slots)
-    if layers == 0:
+    offload = ask.best(slots)
+    if offload is None:
         return _nothing_fits(ask, slots)
-    return _written_down(ask, slots, layers)
+    return _written_down(ask, slots, offload)
 
 
 def _slots(ask: OffloadAsk, gpu_layers: int) -> int:
@@ -54,36 +54,41 @@ def _slots(ask: OffloadAsk, gpu_layers: int) -> int:
     if gpu_layers < ask.layers:
         return 1
     counts = range(MOST_SLOTS_UNASKED, 1, -1)
-    return next((slots for slots in counts if ask.fits(slots, ask.layers)), 1)
+    return next((slots for slots in counts if ask.fits(slots, ask.whole)), 1)
 
 
 def _with_layers(ask: OffloadAsk, asked: int) -> Plan | Refusal:
     """The user's number of layers, honoured or refused; more than there are means all."""
-    layers = min(asked, ask.layers)
-    slots = _slots(ask, layers)
-    if ask.fits(slots, layers):
-        return _written_down(ask, slots, layers)
+    offload = Offload(min(asked, ask.layers))
+    slots = _slots(ask, offload.gpu_layers)
+    if ask.fits(slots, offload):
+        return _written_down(ask, slots, offload)
     most = ask.most_layers(slots)
     return Refusal(
         reason=Reason.LAYERS_DO_NOT_FIT,
-        message=offload_words.layers_do_not_fit(ask, slots=slots, asked=layers, most=most),
+        message=offload_words.layers_do_not_fit(
+            ask,
+            slots=slots,
+            asked=offload.gpu_layers,
+            most=0 if most is None else most.gpu_layers,
+        ),
     )
 
 
 def _nothing_fits(ask: OffloadAsk, slots: int) -> Refusal:
     shortest = ask._replace(length=offload_words.LENGTH_STEP)
-    weights_alone_fit = shortest.most_layers(1) > 0
+    weights_alone_fit = shortest.best(1) is not None
     return Refusal(
         reason=Reason.KV_BUDGET_EXCEEDED if weights_alone_fit else Reason.WEIGHTS_DO_NOT_FIT,
         message=offload_words.nothing_fits(ask, slots),
     )
 
 
-def _lines(ask: OffloadAsk, need: memory.CardNeed, layers: int) -> tuple[LedgerLine, ...]:
+def _lines(ask: OffloadAsk, need: memory.CardNeed, offload: Offload) -> tuple[LedgerLine, ...]:
     gpu = ask.request.gpu
-    is_partial = layers < ask.layers
     exact, bound = Confidence.EXACT, Confidence.BOUND
-    blocks = f"{len(need.share.blocks)} blocks"
+    blocks = f"{len(need.blocks)} blocks"
+    experts = f", without the experts of {offload.host_experts}" if offload.host_experts else ""
     parts: tuple[tuple[ByteOwner, int, Confidence, str], ...] = (
         (
             ByteOwner.DRIVER,
@@ -107,14 +112,14 @@ def _lines(ask: OffloadAsk, need: memory.CardNeed, layers: int) -> tuple[LedgerL
             ByteOwner.WEIGHTS,
             need.weights_bytes,
             ask.gguf.provenance.confidence,
-            f"tensors of {blocks}{' and the output' if need.share.has_output else ''}",
+            f"tensors of {blocks}{' and the output' if need.has_output else ''}{experts}",
         ),
         (
             ByteOwner.ACTIVATION,
             need.compute_bytes,
-            bound,
+            exact if memory.is_exact(ask.gguf) else bound,
             f"compute buffer for {ask.ubatch_tokens} tokens against full slots"
-            + (", and copies of what stays with the host" if is_partial else ""),
+            + (", and copies of what stays with the host" if offload != ask.whole else ""),
         ),
         (
             ByteOwner.KV_CACHE,
@@ -129,9 +134,10 @@ def _lines(ask: OffloadAsk, need: memory.CardNeed, layers: int) -> tuple[LedgerL
     )
 
 
-def _written_down(ask: OffloadAsk, slots: int, layers: int) -> Plan:
+def _written_down(ask: OffloadAsk, slots: int, offload: Offload) -> Plan:
     request, gguf, gpu = ask.request, ask.gguf, ask.request.gpu
-    need, context = ask.need(slots, layers), ask.context(slots)
+    need, context = ask.need(slots, offload), ask.context(slots)
+    shares = ask.shares(slots, offload)
     cache_ram = request.overrides.cache_ram_bytes
     if cache_ram is None:
         cache_ram = host.default_cache_ram_bytes(gguf, context)
@@ -139,8 +145,9 @@ def _written_down(ask: OffloadAsk, slots: int, layers: int) -> Plan:
     settings = flags.LlamaCppSettings(
         ctx_size=context.ctx_size,
         slots=slots,
-        gpu_layers=layers,
-        cards=request.cards,
+        gpu_layers=offload.gpu_layers,
+        host_experts=offload.host_experts,
+        shares=shares,
         batch_tokens=ask.batch_tokens,
         ubatch_tokens=ask.ubatch_tokens,
         cache_type=ask.cache_type,
@@ -150,8 +157,8 @@ def _written_down(ask: OffloadAsk, slots: int, layers: int) -> Plan:
     hosts = host.host_memory(
         gguf,
         context,
-        gpu_layers=layers,
-        cards=request.cards,
+        ask.placed(offload, shares),
+        ask.release,
         cache_ram_bytes=cache_ram // MIB * MIB,
         checkpoints_per_slot=checkpoints,
     )
@@ -162,16 +169,14 @@ def _written_down(ask: OffloadAsk, slots: int, layers: int) -> Plan:
         cards=request.cards,
         card_bytes=gpu.total_bytes,
         ledger=ledger.close(
-            _lines(ask, need, layers),
+            _lines(ask, need, offload),
             card_bytes=gpu.total_bytes,
             why=f"{gib(memory.POOL_RESERVE_BYTES)} stay free for CUDA's pools, which grow at run time "
             "(llama.cpp's own margin, --fit-target); the rest is left over",
         ),
         kv=KvBudget(
-            bytes_per_token_per_card=memory.kv_bytes_per_token(
-                gguf, need.share.blocks, ask.cache_type
-            ),
-            bytes_per_token_per_replica=memory.kv_bytes_per_token(
+            bytes_per_token_per_card=caches.kv_bytes_per_token(gguf, need.blocks, ask.cache_type),
+            bytes_per_token_per_replica=caches.kv_bytes_per_token(
                 gguf, range(len(gguf.block_bytes)), ask.cache_type
             ),
             pool_bytes_per_card=need.kv_bytes,
@@ -185,12 +190,12 @@ def _written_down(ask: OffloadAsk, slots: int, layers: int) -> Plan:
             safe_mean_tokens=ask.length,
         ),
         max_model_len=ask.length,
-        gpu_layers=layers,
+        gpu_layers=offload.gpu_layers,
         layers=ask.layers,
         host_memory_bytes=hosts.total_bytes,
         flags=flags.pinned_flags(settings, ask.release, overrides=_overridden(request)),
-        explanation=offload_words.explanation(ask, slots=slots, layers=layers, hosts=hosts),
-        notes=offload_words.notes(ask, slots=slots, layers=layers, hosts=hosts),
+        explanation=offload_words.explanation(ask, slots=slots, offload=offload, hosts=hosts),
+        notes=offload_words.notes(ask, slots=slots, offload=offload, hosts=hosts),
         provenance=(gguf.provenance, gpu.provenance),
     )
 

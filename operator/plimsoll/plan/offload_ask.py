@@ -1,9 +1,11 @@
 """What is decided for a llama-server before slots and layers are counted?"""
 
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from plimsoll.engines.base import Release
 from plimsoll.engines.llama_cpp import flags, memory
+from plimsoll.engines.llama_cpp.blocks import is_listed, weights_bytes
 from plimsoll.engines.llama_cpp.context import (
     DEFAULT_BATCH_TOKENS,
     DEFAULT_UBATCH_TOKENS,
@@ -11,7 +13,9 @@ from plimsoll.engines.llama_cpp.context import (
     ServerContext,
     context_of_slots,
 )
+from plimsoll.engines.llama_cpp.placement import OUTPUT_FIRST_SINCE, Placement, layer_count, place
 from plimsoll.facts.model import GgufFacts
+from plimsoll.plan.concurrency import largest
 from plimsoll.plan.length import length_field, length_of
 from plimsoll.plan.records import PlanRequest, Reason, Refusal
 
@@ -20,6 +24,19 @@ CACHE_TYPES: Final = {"auto": "f16", "f16": "f16", "q8_0": "q8_0", "q4_0": "q4_0
 (GGML_CUDA_FA_ALL_QUANTS is off by default)."""
 FEWEST_LAYERS: Final = 2
 """The output and one block; with less the card would only multiply for the host."""
+NEIGHBOURS: Final = 2
+"""Counts beside the one that was found by halving that are tried, too."""
+MOST_MOVES: Final = 64
+"""Layers that are moved from the fullest card to the emptiest before that is given up."""
+
+
+class Offload(NamedTuple):
+    """What of the model lies on the cards."""
+
+    gpu_layers: int
+    """Blocks and the output, from the last (-ngl)."""
+    host_experts: int = 0
+    """Blocks from the first whose experts stay in host memory (--n-cpu-moe)."""
 
 
 class OffloadAsk(NamedTuple):
@@ -37,7 +54,12 @@ class OffloadAsk(NamedTuple):
     @property
     def layers(self) -> int:
         """Blocks and the output."""
-        return memory.layer_count(self.gguf)
+        return layer_count(self.gguf)
+
+    @property
+    def whole(self) -> Offload:
+        """Everything on the cards."""
+        return Offload(self.layers)
 
     @property
     def room_bytes(self) -> int:
@@ -56,24 +78,136 @@ class OffloadAsk(NamedTuple):
             ubatch_tokens=self.ubatch_tokens,
         )
 
-    def need(self, slots: int, gpu_layers: int) -> memory.CardNeed:
-        """Bytes of the fullest card."""
-        return memory.fullest(
+    def shares(self, slots: int, offload: Offload) -> tuple[int, ...]:
+        """The layers' shares of the cards (-ts): equal ones where they fit, else as many as each holds."""
+        equal = (1,) * self.request.cards
+        if self.request.cards == 1:
+            return equal
+        return _shares(self, slots, offload)
+
+    def placement(self, slots: int, offload: Offload) -> Placement:
+        """Where everything lies."""
+        return self.placed(offload, self.shares(slots, offload))
+
+    def placed(self, offload: Offload, shares: tuple[int, ...]) -> Placement:
+        """Where everything lies with these shares."""
+        first = place(
             self.gguf,
-            self.context(slots),
-            gpu_layers=gpu_layers,
-            cards=self.request.cards,
-            release=self.release,
+            gpu_layers=offload.gpu_layers,
+            shares=shares,
+            host_experts=offload.host_experts,
         )
+        if first.is_full() or not self.release.is_before(OUTPUT_FIRST_SINCE):
+            return first
+        last = place(
+            self.gguf,
+            gpu_layers=offload.gpu_layers,
+            shares=shares,
+            host_experts=offload.host_experts,
+            output_first=False,
+        )
+        return max(
+            first, last, key=self._weights_bytes
+        )  # which of the two a build does is not sure
 
-    def fits(self, slots: int, gpu_layers: int) -> bool:
-        """Whether the fullest card holds it."""
-        return self.need(slots, gpu_layers).total_bytes <= self.room_bytes
+    def _weights_bytes(self, placement: Placement) -> int:
+        return max(weights_bytes(self.gguf, placement, card) for card in range(self.request.cards))
 
-    def most_layers(self, slots: int) -> int:
-        """The layers that fit, searched from all of them downwards; 0 when not even one block does."""
-        counts = range(self.layers, FEWEST_LAYERS - 1, -1)
-        return next((layers for layers in counts if self.fits(slots, layers)), 0)
+    def needs(self, slots: int, placement: Placement) -> tuple[memory.CardNeed, ...]:
+        """Bytes of each card."""
+        return memory.needs(self.gguf, self.context(slots), placement, self.release)
+
+    def need(self, slots: int, offload: Offload) -> memory.CardNeed:
+        """Bytes of the fullest card."""
+        every = self.needs(slots, self.placement(slots, offload))
+        return max(every, key=lambda need: need.total_bytes)
+
+    def held(self, slots: int, placement: Placement) -> tuple[int, ...]:
+        """Weights and caches of each card."""
+        return memory.held_bytes(self.gguf, self.context(slots), placement)
+
+    def fits(self, slots: int, offload: Offload) -> bool:
+        """Whether the fullest card holds it; what all of them cannot hold is not looked at closely."""
+        equal = self.placed(offload, (1,) * self.request.cards)
+        if sum(self.held(slots, equal)) > self.room_bytes * self.request.cards:
+            return False
+        return self.need(slots, offload).total_bytes <= self.room_bytes
+
+    def best(self, slots: int) -> Offload | None:
+        """The most that fits on the cards; None when not even one block does.
+
+        Everything, else all but the experts of as few blocks as it takes, else as many layers as fit.
+        """
+        if self.fits(slots, self.whole):
+            return self.whole
+        if self.has_experts:
+            return self.fewest_host_experts(slots) or self.most_layers(
+                slots, host_experts=self.layers - 1
+            )
+        return self.most_layers(slots)
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether experts can be told from the rest of each block."""
+        return self.gguf.expert_count > 0 and is_listed(self.gguf)
+
+    def fewest_host_experts(self, slots: int) -> Offload | None:
+        """All layers on the cards with the experts of as few blocks as fit in host memory."""
+        counts = range(1, self.layers)
+        found = bisect_left(counts, True, key=lambda n: self.fits(slots, Offload(self.layers, n)))
+        tries = (Offload(self.layers, n) for n in counts[found : found + NEIGHBOURS])
+        return next((offload for offload in tries if self.fits(slots, offload)), None)
+
+    def most_layers(self, slots: int, host_experts: int = 0) -> Offload | None:
+        """The layers that fit; None when not even one block does.
+
+        Found by halving, since a layer more needs more; what the graph computes in may differ by a little
+        from one layer to the next, so the neighbours above are tried from the last downwards.
+        """
+
+        def fits(layers: int) -> bool:
+            return self.fits(slots, Offload(layers, host_experts))
+
+        if fits(self.layers):  # the whole needs no room for what would be brought from the host
+            return Offload(self.layers, host_experts)
+        most = largest(lambda n: n < FEWEST_LAYERS or fits(n), at_most=self.layers - 1)
+        above = range(min(most + NEIGHBOURS, self.layers - 1), most, -1)
+        most = next((layers for layers in above if fits(layers)), most)
+        return Offload(most, host_experts) if most >= FEWEST_LAYERS else None
+
+
+def _shares(ask: OffloadAsk, slots: int, offload: Offload) -> tuple[int, ...]:
+    """Whole layers for each card: equal numbers, or those that leave the fullest card the most room."""
+    cards = ask.request.cards
+    equal = (1,) * cards
+    needs = ask.needs(slots, ask.placed(offload, equal))
+    totals = [need.total_bytes for need in needs]
+    if max(totals) <= ask.room_bytes or sum(totals) > ask.room_bytes * cards:
+        return equal
+    counts = tuple(len(need.blocks) + need.has_output for need in needs)
+    beside = [need.compute_bytes for need in needs]
+    for _ in range(MOST_MOVES):
+        moved = _moved(counts, totals)
+        if moved is None:
+            break
+        held = ask.held(slots, ask.placed(offload, moved))
+        after = [sum(pair) for pair in zip(held, beside, strict=True)]
+        if max(after) >= max(totals):
+            break
+        counts, totals = moved, after
+    needs = ask.needs(slots, ask.placed(offload, counts))
+    return counts if max(need.total_bytes for need in needs) <= ask.room_bytes else equal
+
+
+def _moved(counts: tuple[int, ...], totals: list[int]) -> tuple[int, ...] | None:
+    """One layer from the fullest card to the emptiest; None when the fullest has but one."""
+    fullest = totals.index(max(totals))
+    emptiest = totals.index(min(totals))
+    if counts[fullest] <= 1 or fullest == emptiest:
+        return None
+    return tuple(
+        count - (card == fullest) + (card == emptiest) for card, count in enumerate(counts)
+    )
 
 
 def prepare(request: PlanRequest) -> OffloadAsk | Refusal:

@@ -7,7 +7,7 @@ from typing import Final
 
 from plimsoll.engines.llama_cpp.host import HostMemory
 from plimsoll.plan.concurrency import largest
-from plimsoll.plan.offload_ask import FEWEST_LAYERS, OffloadAsk
+from plimsoll.plan.offload_ask import FEWEST_LAYERS, Offload, OffloadAsk
 from plimsoll.plan.records import Guarantee, Offer, Plan, PlanRequest, Reason, Refusal
 from plimsoll.units import gib
 
@@ -24,8 +24,8 @@ def _slots(count: int, length: int) -> str:
     return f"{count} slot{'s' if count > 1 else ''} of {length:,} tokens"
 
 
-def _of(ask: OffloadAsk, slots: int, layers: int) -> str:
-    need = ask.need(slots, layers)
+def _of(ask: OffloadAsk, slots: int, offload: Offload) -> str:
+    need = ask.need(slots, offload)
     return (
         f"{gib(need.weights_bytes)} of weights, {gib(need.kv_bytes)} of KV cache for "
         f"{_slots(slots, ask.length)} and {gib(need.compute_bytes)} to compute"
@@ -43,69 +43,95 @@ def _room(ask: OffloadAsk) -> str:
 
 def layers_do_not_fit(ask: OffloadAsk, *, slots: int, asked: int, most: int) -> str:
     """The user's number of layers is too much."""
-    over = ask.need(slots, asked).total_bytes - ask.room_bytes
+    over = ask.need(slots, Offload(asked)).total_bytes - ask.room_bytes
     at_most = f"at most {most} fit" if most else "not even one block fits"
     return (
         f"{asked} of {ask.layers} layers of {ask.gguf.id} ({ask.gguf.quantization}) need "
-        f"{_of(ask, slots, asked)}: {gib(over)} more than {_room(ask)}; {at_most}."
+        f"{_of(ask, slots, Offload(asked))}: {gib(over)} more than {_room(ask)}; {at_most}."
     )
 
 
 def nothing_fits(ask: OffloadAsk, slots: int) -> str:
     """Not even the output and one block have room."""
-    over = ask.need(slots, FEWEST_LAYERS).total_bytes - ask.room_bytes
+    least = Offload(FEWEST_LAYERS, ask.layers - 1 if ask.has_experts else 0)
+    over = ask.need(slots, least).total_bytes - ask.room_bytes
     return (
         f"{ask.gguf.id} ({ask.gguf.quantization}) needs, for one block on {_cards(ask)}, "
-        f"{_of(ask, slots, FEWEST_LAYERS)}: {gib(over)} more than {_room(ask)}."
+        f"{_of(ask, slots, least)}: {gib(over)} more than {_room(ask)}."
     )
 
 
-def explanation(ask: OffloadAsk, *, slots: int, layers: int, hosts: HostMemory) -> str:
+def explanation(ask: OffloadAsk, *, slots: int, offload: Offload, hosts: HostMemory) -> str:
     """What binds."""
-    here = (
-        f"{_of(ask, slots, layers)} per card" if ask.request.cards > 1 else _of(ask, slots, layers)
-    )
+    here = _of(ask, slots, offload)
+    if ask.request.cards > 1:
+        here += " per card"
+    if offload.host_experts:
+        return _experts_explained(ask, slots, offload, hosts, here)
+    layers = offload.gpu_layers
     if layers < ask.layers:
         held = gib(hosts.weights_bytes + hosts.kv_bytes)
         start = f"{layers} of {ask.layers} layers stay on {_cards(ask)}"
-        if ask.fits(slots, layers + 1):
+        more = Offload(layers + 1)
+        if ask.fits(slots, more):
             return f"{start}, as the pool sets: {here}; {held} stay with the host."
-        over = ask.need(slots, layers + 1).total_bytes - ask.room_bytes
+        over = ask.need(slots, more).total_bytes - ask.room_bytes
         return (
             f"{start}: {layers + 1} would need {gib(over)} more than {_room(ask)}. "
             f"{layers} take {here}; {held} stay with the host."
         )
     start = f"All {ask.layers} layers stay on {_cards(ask)}: {here}"
-    if ask.fits(slots + 1, layers):
-        left = ask.room_bytes - ask.need(slots, layers).total_bytes
+    if ask.fits(slots + 1, offload):
+        left = ask.room_bytes - ask.need(slots, offload).total_bytes
         return f"{start}; {gib(left)} are left, and more slots were not asked for."
-    over = ask.need(slots + 1, layers).total_bytes - ask.room_bytes
+    over = ask.need(slots + 1, offload).total_bytes - ask.room_bytes
     return f"{start}; one slot more would need {gib(over)} more than {_room(ask)}."
 
 
-def notes(ask: OffloadAsk, *, slots: int, layers: int, hosts: HostMemory) -> tuple[str, ...]:
+def _experts_explained(
+    ask: OffloadAsk, slots: int, offload: Offload, hosts: HostMemory, here: str
+) -> str:
+    """Experts in host memory: few of them compute for a token, attention does for every one."""
+    blocks = ask.layers - 1
+    over = ask.need(slots, ask.whole).total_bytes - ask.room_bytes
+    on_cards = "All" if offload.gpu_layers == ask.layers else f"{offload.gpu_layers} of"
+    return (
+        f"{on_cards} {ask.layers} layers stay on {_cards(ask)}, the experts of {offload.host_experts} "
+        f"of {blocks} blocks do not: with them {gib(over)} more would be needed than {_room(ask)}. "
+        f"What stays takes {here}; {gib(hosts.weights_bytes + hosts.kv_bytes)} stay with the host."
+    )
+
+
+def notes(ask: OffloadAsk, *, slots: int, offload: Offload, hosts: HostMemory) -> tuple[str, ...]:
     """What else a person should know."""
-    return tuple(_notes(ask, slots=slots, layers=layers, hosts=hosts))
+    return tuple(_notes(ask, slots=slots, offload=offload, hosts=hosts))
 
 
-def _notes(ask: OffloadAsk, *, slots: int, layers: int, hosts: HostMemory) -> Iterator[str]:
-    request, gpu = ask.request, ask.request.gpu
+def _notes(ask: OffloadAsk, *, slots: int, offload: Offload, hosts: HostMemory) -> Iterator[str]:
+    request, gpu, layers = ask.request, ask.request.gpu, offload.gpu_layers
     if ask.release_note:
         yield ask.release_note
     asked = request.overrides.gpu_layers
     if asked is not None and asked > ask.layers:
         yield f"gpuLayers {asked} means all: the model has {ask.layers}"
-    if asked is not None and layers < ask.layers and ask.fits(slots, layers + 1):
-        yield f"gpuLayers is set to {layers}; {ask.most_layers(slots)} of {ask.layers} would fit"
+    if asked is not None and layers < ask.layers and ask.fits(slots, Offload(layers + 1)):
+        most = ask.most_layers(slots) or offload
+        yield f"gpuLayers is set to {layers}; {most.gpu_layers} of {ask.layers} would fit"
     if request.guarantee is Guarantee.EXPECTED:
         yield "each slot of llama.cpp owns its cells, so every request may use its whole length"
+    if offload.host_experts:
+        yield (
+            f"the experts of {offload.host_experts} blocks are computed by the host: slower than on the "
+            "card, and faster than whole layers there would be"
+        )
+    if offload != ask.whole:
+        length = _length_for_all_layers(ask, slots)
+        if length >= ask.length // WORTH_SAYING:
+            yield f"all {ask.layers} layers would fit with {_slots(slots, length)}"
     if layers < ask.layers:
         yield (
             "layers on the host run at the speed of host memory: expect a fraction of the card's tokens"
         )
-        length = _length_for_all_layers(ask, slots)
-        if length >= ask.length // WORTH_SAYING:
-            yield f"all {ask.layers} layers would fit with {_slots(slots, length)}"
     if ask.cache_type != "f16":
         yield f"a {ask.cache_type} KV cache saves bytes and costs quality over long prompts: check yours"
     if not request.lanes and not (request.max_model_len or request.overrides.max_model_len):
@@ -124,7 +150,7 @@ def _notes(ask: OffloadAsk, *, slots: int, layers: int, hosts: HostMemory) -> It
 def _length_for_all_layers(ask: OffloadAsk, slots: int) -> int:
     """The longest shorter length at which every layer fits; 0 when none does."""
     steps = largest(
-        lambda n: n == 0 or ask._replace(length=n * LENGTH_STEP).fits(slots, ask.layers),
+        lambda n: n == 0 or ask._replace(length=n * LENGTH_STEP).fits(slots, ask.whole),
         at_most=(ask.length - 1) // LENGTH_STEP,
     )
     return steps * LENGTH_STEP

@@ -1,11 +1,10 @@
 """What fits a paged KV pool (vLLM): which share of the card, how many sequences of which length?"""
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 from plimsoll.engines.base import ByteOwner, EngineName, LedgerLine
 from plimsoll.engines.vllm import flags, kv, memory
-from plimsoll.facts.model import KvKind
 from plimsoll.facts.record import Named
 from plimsoll.facts.source import Confidence
 from plimsoll.plan import ledger, paged_words
@@ -13,6 +12,7 @@ from plimsoll.plan.concurrency import largest
 from plimsoll.plan.paged_ask import PagedAsk, Sizing, most_sequences, prepare, size
 from plimsoll.plan.records import (
     Concurrency,
+    Guarantee,
     KvBudget,
     Plan,
     PlanRequest,
@@ -34,14 +34,45 @@ def _fit(request: PlanRequest) -> Plan | Refusal:
     ask = prepare(request)
     if isinstance(ask, Refusal):
         return ask
+    sizing = _sized(ask)
+    return sizing if isinstance(sizing, Refusal) else _written_down(ask, sizing)
+
+
+def _sized(ask: PagedAsk) -> Sizing | Refusal:
     alone = size(ask, 1)
     for check in _CHECKS:
         if (refusal := check(ask, alone)) is not None:
             return refusal
     sequences = _sequences(ask)
-    if isinstance(sequences, Refusal):
-        return sequences
-    return _written_down(ask, size(ask, sequences))
+    return sequences if isinstance(sequences, Refusal) else size(ask, sequences)
+
+
+class Gauge(NamedTuple):
+    """What a worker holds, without the plan that says how."""
+
+    tokens: int
+    """Tokens of concurrency: what the pool holds, as far as the engine's most sequences can use it."""
+    sequences: int
+    """Sequences of the whole length at once."""
+
+
+def gauge_vllm(request: PlanRequest) -> Gauge | Refusal:
+    """The worst case of a question, a fraction of the work of its plan.
+
+    A question for a number of sequences is gauged under the guarantee that it asks for.
+    """
+    if request.concurrency is None:
+        request = request._replace(guarantee=Guarantee.WORST_CASE)
+    ask = prepare(request)
+    if isinstance(ask, Refusal):
+        return ask
+    sizing = _sized(ask)
+    if isinstance(sizing, Refusal):
+        return sizing
+    tokens = sizing.blocks * ask.length // ask.blocks_at_full_length
+    return Gauge(
+        tokens=min(tokens, most_sequences(ask.gpu) * ask.length), sequences=ask.worst_case(sizing)
+    )
 
 
 def _weights_do_not_fit(ask: PagedAsk, alone: Sizing) -> Refusal | None:
@@ -83,6 +114,8 @@ def _sequences(ask: PagedAsk) -> int | Refusal:
     override = ask.request.overrides.max_num_seqs
     if override is not None:
         sizing = size(ask, override)
+        if (refusal := _too_few_states(ask, sizing)) is not None:
+            return refusal
         if sizing.blocks > 0 and ask.worst_case(sizing) > 0:
             return override
         return Refusal(
@@ -93,7 +126,7 @@ def _sequences(ask: PagedAsk) -> int | Refusal:
     most = most_sequences(ask.gpu)
     asked = ask.request.concurrency
     if asked is None:
-        return largest(lambda n: n == 0 or _holds(ask, n), at_most=most)
+        return largest(lambda n: _holds(ask, n), at_most=most, near=ask.about(size(ask, most // 4)))
     if asked <= most and _holds(ask, asked):
         return asked
     return Refusal(
@@ -102,8 +135,23 @@ def _sequences(ask: PagedAsk) -> int | Refusal:
     )
 
 
+def _too_few_states(ask: PagedAsk, sizing: Sizing) -> Refusal | None:
+    """vLLM does not start with fewer blocks than sequences when each needs one for its state.
+
+    0.33.0, config/compilation.py.
+    """
+    blocks = sizing.blocks + kv.NULL_BLOCKS
+    if not ask.pool.state_blocks or not 0 < blocks < sizing.sequences:
+        return None
+    return Refusal(
+        reason=Reason.OVERRIDE_CANNOT_WORK,
+        message=f"maxNumSeqs {sizing.sequences:,} is more than the pool's {blocks:,} blocks, and every "
+        f"sequence needs one for its recurrent state: vLLM does not start. At most {blocks:,} pass.",
+    )
+
+
 def _holds(ask: PagedAsk, sequences: int) -> bool:
-    return ask.promised(size(ask, sequences)) >= sequences
+    return ask.holds(size(ask, sequences))
 
 
 def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
@@ -115,9 +163,9 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
         confidence=Confidence.BOUND,
         source=f"{blocks:,} blocks of {ask.pool.block_bytes:,} B; the engine may find more",
     )
-    worst = ask.worst_case(sizing)
+    worst, occupied = ask.worst_case(sizing), ask.occupied(sizing)
     block_tokens = request.overrides.block_size or (
-        None if any(kind.kind is KvKind.MLA for kind in ask.pool.kinds) else kv.DEFAULT_BLOCK_TOKENS
+        None if ask.pool.is_forced else ask.pool.block_tokens
     )
     settings = flags.VllmSettings(
         dtype=ask.dtype,
@@ -156,6 +204,8 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
             expected=ask.expected(sizing),
             guarantee=request.guarantee,
             safe_mean_tokens=safe_mean_tokens(ask, sizing, sizing.sequences),
+            mean_occupied_tokens=None if occupied is None else occupied.mean_tokens,
+            p999_occupied_tokens=None if occupied is None else occupied.p999_tokens,
         ),
         max_model_len=ask.length,
         gpu_memory_utilization=sizing.utilization,

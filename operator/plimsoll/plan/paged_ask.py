@@ -1,7 +1,7 @@
 """What does a question to a paged pool (vLLM) come to before and after sequences are counted?"""
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from plimsoll.catalog.engines import VLLM_RELEASES, KnownRelease, known_release
@@ -9,14 +9,21 @@ from plimsoll.engines.base import ByteOwner, LedgerLine, Release
 from plimsoll.engines.vllm import kv, memory
 from plimsoll.facts.gpu import GpuFacts
 from plimsoll.facts.model import KvKind, ModelFacts
-from plimsoll.plan.concurrency import Load, expected_sequences, load_of
+from plimsoll.plan.concurrency import expected_sequences, load_of
+from plimsoll.plan.crowd import Load, exceeded_with, is_rarer, sequences_about
 from plimsoll.plan.length import length_field, length_of
-from plimsoll.plan.records import Guarantee, PlanRequest, Reason, Refusal
+from plimsoll.plan.records import Guarantee, Lane, PlanRequest, Reason, Refusal
 from plimsoll.units import GIB
 
 MOST_SEQUENCES: Final = ((70 * GIB, 1024), (0, 256))
 """max_num_seqs is never pinned above vLLM's own default: 1024 on cards of 70 GiB and more, else 256
 (0.33.0, engine/arg_utils.py)."""
+
+
+SELDOM: Final = 0.001
+"""Chance of a moment that the shown occupancy leaves out."""
+MOST_COUNTED: Final = 4096
+"""Expected sequences are not searched beyond this, or beyond the worst case where that is more."""
 
 
 class Sizing(NamedTuple):
@@ -36,6 +43,15 @@ class Sizing(NamedTuple):
     """By how much share and graphs exceed what is free at start; 0 when the engine can start."""
 
 
+class Occupancy(NamedTuple):
+    """What live sequences take of the pool, in tokens as `KvBudget.pool_tokens` counts them."""
+
+    mean_tokens: int
+    """On average."""
+    p999_tokens: int
+    """In all but one of a thousand moments, at most."""
+
+
 class PagedAsk(NamedTuple):
     """A request with everything decided that does not depend on the number of sequences."""
 
@@ -47,7 +63,12 @@ class PagedAsk(NamedTuple):
     length: int
     step_tokens: int
     pool: kv.PagedLayout
-    load: Load | None
+
+    @property
+    def load(self) -> Load | None:
+        """What one live sequence of the traffic takes, in blocks; None where nobody described it."""
+        lanes = self.request.lanes
+        return _load(lanes, self.length, self.pool) if lanes else None
 
     @property
     def gpu(self) -> GpuFacts:
@@ -70,7 +91,38 @@ class PagedAsk(NamedTuple):
         if self.load is None:
             return None
         return expected_sequences(
-            self.load, max(0, sizing.blocks), risk=self.request.preemption_risk
+            self.load,
+            max(0, sizing.blocks),
+            risk=self.request.preemption_risk,
+            near=sizing.sequences,
+            at_most=max(MOST_COUNTED, self.worst_case(sizing)),
+        )
+
+    def holds(self, sizing: Sizing) -> bool:
+        """Whether the guarantee that was asked for covers the sizing's sequences."""
+        worst = self.worst_case(sizing)
+        if self.request.guarantee is Guarantee.WORST_CASE or worst == 0 or self.load is None:
+            return worst >= sizing.sequences
+        return worst >= sizing.sequences or is_rarer(
+            self.load, sizing.sequences, sizing.blocks, self.request.preemption_risk
+        )
+
+    def about(self, sizing: Sizing) -> int:
+        """About how many sequences such a pool holds: where to begin to count."""
+        worst = self.worst_case(sizing)
+        if self.request.guarantee is Guarantee.WORST_CASE or worst == 0 or self.load is None:
+            return worst
+        return sequences_about(self.load, sizing.blocks, self.request.preemption_risk)
+
+    def occupied(self, sizing: Sizing) -> Occupancy | None:
+        """What this traffic takes of the pool; None where nobody described it."""
+        if self.load is None:
+            return None
+        per_block = self.length / self.blocks_at_full_length
+        seldom = exceeded_with(self.load, sizing.sequences, SELDOM)
+        return Occupancy(
+            mean_tokens=round(sizing.sequences * self.load.mean * per_block),
+            p999_tokens=round(seldom * per_block),
         )
 
     def promised(self, sizing: Sizing) -> int:
@@ -104,27 +156,21 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
             f"{model.max_position_embeddings:,}.",
         )
     step_tokens = request.overrides.max_num_batched_tokens or memory.default_batched_tokens(
-        request.gpu
+        request.gpu, release
     )
     dtype = _compute_dtype(model, request.gpu)
-    pool = kv.layout(
+    pool = _layout(
         model.model_copy(update={"dtype": dtype}),
         cards=request.cards,
         kv_dtype=request.kv_dtype,
         release=release,
+        max_model_len=length,
         max_num_batched_tokens=step_tokens,
+        capability=request.gpu.capability,
         block_tokens=request.overrides.block_size,
     )
-    load = (
-        load_of(
-            request.lanes,
-            longest=length,
-            cost=partial(kv.blocks_of_sequence, pool),
-            step=kv.step_tokens(pool),
-        )
-        if request.lanes
-        else None
-    )
+    if isinstance(pool, kv.EngineRefuses):
+        return _not_laid_out(request, pool)
     return PagedAsk(
         request=request,
         model=model,
@@ -134,8 +180,36 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
         length=length,
         step_tokens=step_tokens,
         pool=pool,
-        load=load,
     )
+
+
+_layout: Final = lru_cache(maxsize=256)(kv.layout)
+"""The same for every card of a compute capability and a step."""
+
+
+@lru_cache(maxsize=256)
+def _load(lanes: tuple[Lane, ...], longest: int, pool: kv.PagedLayout) -> Load:
+    """The same for every card with this layout."""
+    return load_of(lanes, longest=longest, cost=partial(kv.blocks_of_sequence, pool))
+
+
+def forget() -> None:
+    """Drop what is remembered between plans; only a measurement needs it."""
+    _layout.cache_clear()
+    _load.cache_clear()
+
+
+def _not_laid_out(request: PlanRequest, why: kv.EngineRefuses) -> Refusal:
+    """The engine would not start, and whose choice it is that it does not."""
+    if why.is_division:
+        reason = Reason.HEADS_NOT_DIVISIBLE
+    elif request.overrides.block_size is not None:
+        reason = Reason.OVERRIDE_CANNOT_WORK
+    elif request.kv_dtype != "auto":
+        reason = Reason.KV_DTYPE_UNSUPPORTED
+    else:
+        reason = Reason.LAYOUT_UNKNOWN
+    return Refusal(reason=reason, message=f"vLLM would not start: {why.message}.")
 
 
 def _row(request: PlanRequest) -> KnownRelease:
@@ -180,6 +254,7 @@ def size(ask: PagedAsk, sequences: int) -> Sizing:
         cards=request.cards,
         max_num_batched_tokens=ask.step_tokens,
         max_num_seqs=sequences,
+        release=ask.release,
     )
     amount = {line.owner: line.bytes for line in lines}
     inside = memory.graphs_are_inside_share(ask.release)

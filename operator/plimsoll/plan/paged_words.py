@@ -96,6 +96,12 @@ def explanation(ask: PagedAsk, sizing: Sizing, in_fp8: int | None) -> str:
         parts.append(
             f"{many} at once are only safe while their mean length stays below {mean:,} tokens"
         )
+    if ask.pool.state_blocks:
+        least = kv.blocks_of_sequence(ask.pool, 1)
+        parts.append(
+            f"a sequence of any length holds {ask.pool.state_blocks} of the pool's blocks as recurrent "
+            f"state, so no more than {counted(sizing.blocks // least, 'sequence')} can be live"
+        )
     parts.append(_pinned(ask, sizing, worst))
     return "; ".join(parts) + "."
 
@@ -107,9 +113,15 @@ def _pinned(ask: PagedAsk, sizing: Sizing, worst: int) -> str:
     if pinned <= worst:
         return f"{pinned} are pinned, and each may use its whole length"
     return (
-        f"{pinned} are pinned: by the traffic's quantiles their live tokens exceed the pool with a "
-        f"chance below {ask.request.preemption_risk:.1%}, and a request beyond it waits"
+        f"{pinned} are pinned: with the traffic's lengths they take {_share(ask, sizing)} of the pool on "
+        f"average, and exceed it with a chance below {ask.request.preemption_risk:.1%}"
     )
+
+
+def _share(ask: PagedAsk, sizing: Sizing) -> str:
+    """ "65%" """
+    mean = ask.load.mean if ask.load else 0.0
+    return f"{sizing.sequences * mean / sizing.blocks:.0%}"
 
 
 def notes(ask: PagedAsk) -> tuple[str, ...]:
@@ -140,6 +152,8 @@ def _notes(ask: PagedAsk) -> Iterator[str]:
             f"sliding layers also hold {steps} step(s) of {ask.step_tokens:,} tokens in flight, "
             f"as vLLM {ask.release.text} counts"
         )
+    if ask.pool.doubt:
+        yield f"{gpu.product}: {ask.pool.doubt}"
     if gpu.unified_memory:
         yield (
             f"{gpu.product} shares memory with the host: utilization stays at or below "

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from plimsoll.engines.base import ByteOwner, EngineName, Flag, LedgerLine
 from plimsoll.facts.gpu import GpuFacts
+from plimsoll.facts.lengths import LengthHistogram
 from plimsoll.facts.model import GgufFacts, ModelFacts
 from plimsoll.facts.record import Named, Record
 from plimsoll.facts.source import Provenance
@@ -33,12 +34,12 @@ class Lane(NamedTuple):
 
     name: str
     """Name of the lane."""
-    prompt_tokens: TokenQuantiles
+    prompt_tokens: TokenQuantiles | LengthHistogram
     """Lengths of prompts."""
-    output_tokens: TokenQuantiles
+    output_tokens: TokenQuantiles | LengthHistogram
     """Lengths of answers."""
     share: float = 1.0
-    """Its part of the requests' tokens, 0 to 1."""
+    """Its part of the pool's live tokens, 0 to 1."""
 
 
 class Overrides(NamedTuple):
@@ -171,6 +172,10 @@ class Concurrency(Record):
     """Which of the two was asked for."""
     safe_mean_tokens: int | None = None
     """With max_num_seqs sequences at once, the mean length up to which they all fit, in tokens."""
+    mean_occupied_tokens: int | None = None
+    """What max_num_seqs sequences of this traffic take of poolTokens on average, if known."""
+    p999_occupied_tokens: int | None = None
+    """What they take in all but one of a thousand moments; above poolTokens some would be preempted."""
 
 
 class Plan(Record):

@@ -59,9 +59,9 @@ def test_the_mixed_fleet_is_explained_in_one_sentence() -> None:
     assert found.kv.bytes_per_token_per_card == 81_920
     assert found.kv.bytes_per_token_per_replica == 327_680
     worst = found.kv.pool_bytes_per_card // (81_920 * 16_384)
-    assert found.concurrency.worst_case == worst == 7
+    assert found.concurrency.worst_case == worst == 8
     in_fp8 = found.kv.pool_bytes_per_card // (40_960 * 16_384)
-    assert in_fp8 == 15
+    assert in_fp8 == 17
     assert (
         f"hold {worst} sequences of 16,384 tokens at 16 bit ({in_fp8} at fp8)" in found.explanation
     )
