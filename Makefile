@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 
-.PHONY: help setup lint types doors unit check e2e test demo bench generate golden lock soak clean
+.PHONY: help setup lint types doors unit check e2e test demo bench bench-slope accuracy accuracy-record generate golden lock soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -54,6 +54,15 @@ demo: $(STAMP) ## a real control plane, a mixed fleet, Plimsoll, and a real llam
 
 bench: $(STAMP) ## ratios against kubectl and Python, on this machine
 	@$(BIN)/python benchmarks/run.py
+
+accuracy: $(STAMP) ## every reported figure beside the planned one and the peers': docs/measured/accuracy.md and its plot
+	@$(BIN)/python -m benchmarks.accuracy --write
+
+accuracy-record: $(STAMP) ## ask the peers that need an installation of their own anew (needs a package index)
+	@$(BIN)/python -m benchmarks.accuracy.peers.record
+
+bench-slope: $(STAMP) ## false recycles and delays of the slope detector, by simulation
+	@$(BIN)/python -m benchmarks.slope --seeds 2000-2029
 
 generate: $(STAMP) ## print CRDs, RBAC and the chart's copies from the code
 	$(BIN)/plimsoll generate
