@@ -17,6 +17,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.choosing import choosing
 from benchmarks.command_line import command_line
 from benchmarks.finding import Finding, as_json_lines, as_markdown, as_table
 from benchmarks.many import many
@@ -48,6 +49,8 @@ def measured(count: int, rounds: int) -> list[Finding]:
     began = time.monotonic()
     tell(f"`plimsoll plan` beside Python's start, {rounds} rounds")
     findings = command_line(rounds)
+    tell("choosing for 60 GPU types among 6 layouts")
+    findings += choosing()
     tell(f"{count} objects by Plimsoll, their children by kubectl, each in a cluster of its own")
     findings += many(count)
     tell(f"done after {time.monotonic() - began:.0f} s")

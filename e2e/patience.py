@@ -35,6 +35,10 @@ class Patience:
     PLAN_WRITTEN: Final = 60.0
     CONDITION_SEEN: Final = 60.0
     RECYCLE_DONE: Final = 120.0
+    VERDICT_REACHED: Final = 240.0
+    TWO_RECYCLES: Final = 420.0
+    FIGURE_SEEN: Final = 60.0
+    FLOORS_KEPT: Final = 90.0
     NOTHING_HAPPENS: Final = 5.0
     # a real node
     CONTAINERD_UP: Final = 60.0

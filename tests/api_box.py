@@ -24,6 +24,7 @@ from plimsoll.cluster.kinds import (
     EVENT,
     GPU_NODE,
     INFERENCE_DEPLOYMENT,
+    JOB,
     LEASE,
     NODE,
     POD,
@@ -40,6 +41,7 @@ KINDS = (
     EVENT,
     GPU_NODE,
     INFERENCE_DEPLOYMENT,
+    JOB,
     LEASE,
     NODE,
     POD,
@@ -64,6 +66,8 @@ class StandIn:
         """Method and path of each request but watches."""
         self.answers: list[tuple[int, dict[str, str], Manifest]] = []
         """Answers to give next instead of the right ones."""
+        self.budget_says: tuple[int, str] | None = None
+        """Status and message for evictions that no budget allows."""
         self.missing: set[str] = set()
         """Kinds, by plural, that are not installed."""
         self.url = ""
@@ -141,6 +145,8 @@ class StandIn:
         match request.method:
             case "GET" if not name:
                 return web.json_response(self._list(kind, namespace, request))
+            case "POST" if sub == "eviction":
+                return self._evict(kind, place, body)
             case "POST":
                 metadata = body["metadata"]
                 metadata.setdefault("name", f"{metadata.get('generateName')}{self._version}")
@@ -167,13 +173,30 @@ class StandIn:
                     return _status(409, "Conflict", "Precondition failed: UID in precondition")
                 return web.json_response(self.put(kind, thing | {"status": body["status"]}))
             case "PATCH":
-                return web.json_response(self.put(kind, _json_patched(thing, body)))
+                patched = _json_patched(thing, body)
+                if patched is None:
+                    return _status(422, "Invalid", "the server rejected our request: testing value")
+                return web.json_response(self.put(kind, patched))
             case "DELETE":
                 if body["preconditions"]["uid"] != thing["metadata"]["uid"]:
                     return _status(409, "Conflict", "the UID in the precondition does not match")
                 self.remove(kind, namespace, name)
                 return _status(200, "", "")
         return _status(405, "MethodNotAllowed", request.method)
+
+    def _evict(self, kind: Kind, place: Place, body: Manifest) -> web.Response:
+        """A pod that is evicted is on its way out, as one with a grace period is."""
+        if place not in self.objects:
+            return _status(404, "NotFound", f"{place[2]} not found")
+        thing = deepcopy(self.objects[place])
+        if body["deleteOptions"]["preconditions"]["uid"] != thing["metadata"]["uid"]:
+            return _status(409, "Conflict", "the UID in the precondition does not match")
+        if self.budget_says is not None:
+            code, message = self.budget_says
+            return _status(code, "TooManyRequests" if code == 429 else "InternalError", message)
+        thing["metadata"]["deletionTimestamp"] = "2026-11-29T12:30:00Z"
+        self.put(kind, thing)
+        return _status(201, "", "")
 
     def _list(self, kind: Kind, namespace: str, request: web.Request) -> Manifest:
         wanted = request.query.get("labelSelector", "")
@@ -378,9 +401,11 @@ def _fields(thing: Any) -> Manifest:
     return {}
 
 
-def _json_patched(thing: Manifest, operations: list[Manifest]) -> Manifest:
+def _json_patched(thing: Manifest, operations: list[Manifest]) -> Manifest | None:
+    """None when one of the tests does not hold."""
     for operation in operations:
-        *path, last = operation["path"].strip("/").split("/")
+        steps = [step.replace("~1", "/") for step in operation["path"].strip("/").split("/")]
+        *path, last = steps
         target: Any = thing
         for part in path:
             target = target[part]
@@ -388,7 +413,8 @@ def _json_patched(thing: Manifest, operations: list[Manifest]) -> Manifest:
             target[last] = operation["value"]
         else:
             assert operation["op"] == "test", operation
-            assert target[last] == operation["value"], operation
+            if target.get(last) != operation["value"]:
+                return None
     return thing
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 
 import worlds
+from plimsoll.api.inspection_ask import InspectionSeen
+from plimsoll.api.judged import Watched
 from plimsoll.decide import Desired, Manifest, Observed, decide
 from plimsoll.facts.gpu import Inventory, NodeGpus, UnplannableNode
 from plimsoll.facts.worker import WorkerFacts
@@ -51,6 +53,9 @@ def think(
     children: Sequence[Manifest] = (),
     workers: Sequence[WorkerFacts] = (),
     facts_text: str | None = None,
+    inspection: InspectionSeen | None = None,
+    watched: Watched | None = None,
+    leaving_nodes: frozenset[str] = frozenset(),
     now: float = NOON,
 ) -> Desired:
     """One decision."""
@@ -60,6 +65,9 @@ def think(
         children=tuple(children),
         workers=tuple(workers),
         facts_text=facts_text,
+        inspection=inspection or InspectionSeen(),
+        watched=watched,
+        leaving_nodes=leaving_nodes,
     )
     return decide(observed, now_seconds=now)
 

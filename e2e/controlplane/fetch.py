@@ -37,6 +37,7 @@ NODE_PROGRAMS: Final = (
     "usr/sbin/runc",
 )
 CNI_PLUGINS: Final = ("bridge", "loopback", "host-local")
+PROMETHEUS_PACKAGE: Final = "prometheus"
 LLAMA_PACKAGE: Final = "llama.cpp-tools"
 LLAMA_SUITE: Final = "sid"
 LLAMA_IMAGE: Final = "localhost/llama-server:1"
@@ -162,6 +163,28 @@ def llama_into(folder: Path) -> None:
     shutil.rmtree(root)
 
 
+def prometheus_programs() -> Path:
+    """The folder with prometheus and promtool; fetched when the cache lacks them."""
+    release = Path("/etc/os-release").read_bytes()
+    return made_once("prometheus", key_of(REVISION, release, PROMETHEUS_PACKAGE), prometheus_into)
+
+
+def prometheus_into(folder: Path) -> None:
+    """Debian's Prometheus; of its package the two programs are enough."""
+    tell(f"fetching {PROMETHEUS_PACKAGE}")
+    packages, root = folder / "packages", folder / "root"
+    packages.mkdir()
+    download = ("apt-get", "-q", "download", PROMETHEUS_PACKAGE)
+    if quietly(*download, cwd=packages) != 0:  # no package lists, or old ones
+        run("apt-get", "-q", "update")
+        run(*download, cwd=packages)
+    unpack(packages, root)
+    for name in ("prometheus", "promtool"):
+        shutil.copy(root / "usr" / "bin" / name, folder)
+    shutil.rmtree(packages)
+    shutil.rmtree(root)
+
+
 def debian_mirror() -> str:
     """The mirror that this machine uses itself."""
     folder = Path("/etc/apt")
@@ -239,6 +262,7 @@ def main(arguments: list[str]) -> int:
         tell(f"nothing is fetched for a real node: {reason}")
         return 0
     print(node_parts())
+    print(prometheus_programs())
     return 0
 
 

@@ -57,9 +57,12 @@ class Mutation:
 class BreakPoint:
     """At which mutation, on which side of it, and what happens then."""
 
-    number: int
+    number: int | None
+    """Any when None."""
     moment: Moment
     callback: Callable[[], object]
+    ending: str = ""
+    """Of the path."""
 
 
 class ChaosProxy(Background):
@@ -121,6 +124,10 @@ class ChaosProxy(Background):
     def break_at(self, number: int, moment: Moment, callback: Callable[[], object]) -> None:
         """At the mutation of this number run `callback` in a thread, then drop the connection."""
         self._break_points.append(BreakPoint(number, moment, callback))
+
+    def break_on(self, ending: str, moment: Moment, callback: Callable[[], object]) -> None:
+        """At the first mutation whose path ends like this run `callback`, then drop the connection."""
+        self._break_points.append(BreakPoint(None, moment, callback, ending))
 
     def refuse(self, status: int | None = None) -> None:
         """Answer nothing: no one listens and open connections end; or `status` to everything."""
@@ -213,8 +220,19 @@ class ChaosProxy(Background):
         return number
 
     async def _breaks(self, number: int | None, moment: Moment) -> bool:
-        broken = [p for p in self._break_points if (p.number, p.moment) == (number, moment)]
+        if number is None:
+            return False
+        path = self._mutations[number - 1].path
+        broken = [
+            point
+            for point in self._break_points
+            if point.moment is moment
+            and point.number in (None, number)
+            and path.endswith(point.ending)
+        ]
         for point in broken:
+            if point.number is None:
+                self._break_points.remove(point)
             await self._loop.run_in_executor(None, point.callback)
         return bool(broken)
 

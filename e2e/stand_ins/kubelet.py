@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 import http.client
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,6 +28,7 @@ from stand_ins.chaos_proxy import serving
 DEFAULT_RESIDENT_BYTES: Final = 1 << 30
 LOOPBACK: Final = tuple(address for address in KUBELET_ADDRESSES if address.startswith("127."))
 BEARER: Final = "Bearer "
+KEPT_SECONDS: Final = 5.0
 
 Figure = int | Callable[[], int]
 
@@ -42,12 +44,23 @@ class Holding:
 class FakeKubelets(Background):
     """The stats endpoint of all fake nodes of one control plane."""
 
-    def __init__(self, cluster: ControlPlane) -> None:
+    def __init__(
+        self,
+        cluster: ControlPlane,
+        *,
+        curve: Callable[[Mapping[str, Any]], int | None] = lambda _: None,
+        has_fine_stamps: bool = False,
+    ) -> None:
+        """`curve` says what a pod without figures of its own holds, given the pod. Fine stamps have
+        fractions of a second, which a kubelet's have not: for stories whose hours are seconds."""
         super().__init__("kubelets")
         self._cluster = cluster
+        self._curve = curve
+        self._stamp = fine_stamp if has_fine_stamps else stamp
         self._holdings: dict[tuple[str, str, str], Holding] = {}
         self._failing: dict[str, int] = {}
         self._asked: list[str] = []
+        self._refusals: dict[tuple[str, str], tuple[float, int | None]] = {}
 
     # ---- what stories ask for -------------------------------------------------------------------
 
@@ -115,7 +128,16 @@ class FakeKubelets(Background):
         return next((n for n in nodes if entry in n["status"].get("addresses", [])), None)
 
     def _refusal(self, node: str, token: str) -> int | None:
-        """401, 403, or None when the token may read this node's stats."""
+        """401, 403, or None when the token may read this node's stats; kept for a while, as kubelets
+        keep their webhooks' answers."""
+        kept_seconds, kept = self._refusals.get((node, token), (0.0, None))
+        if time.monotonic() - kept_seconds < KEPT_SECONDS:
+            return kept
+        refused = self._review_all(node, token)
+        self._refusals[node, token] = (time.monotonic(), refused)
+        return refused
+
+    def _review_all(self, node: str, token: str) -> int | None:
         if not token:
             return http.client.UNAUTHORIZED
         who = self._review("authentication.k8s.io", "tokenreviews", {"token": token})
@@ -142,7 +164,7 @@ class FakeKubelets(Background):
     # ---- the figures ----------------------------------------------------------------------------
 
     def _summary(self, node: str) -> dict[str, Any]:
-        now = stamp()
+        now = self._stamp()
         pods = self._cluster.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")["items"]
         return {
             "node": {"nodeName": node, "startTime": now, "memory": {"time": now}},
@@ -152,9 +174,13 @@ class FakeKubelets(Background):
     def _pod(self, pod: Mapping[str, Any], now: str) -> dict[str, Any]:
         metadata = pod["metadata"]
         started = pod["status"].get("startTime", now)
+        starts = {
+            status["name"]: status.get("state", {}).get("running", {}).get("startedAt", started)
+            for status in pod["status"].get("containerStatuses", [])
+        }
         names = [container["name"] for container in pod["spec"]["containers"]]
         containers = [
-            self._container(metadata["namespace"], metadata["name"], name, started, now)
+            self._container(name, starts.get(name, started), now, holding=self._holding(pod, name))
             for name in names
         ]
         return {
@@ -164,11 +190,16 @@ class FakeKubelets(Background):
             "memory": {"time": now, "rssBytes": sum(c["memory"]["rssBytes"] for c in containers)},
         }
 
-    def _container(
-        self, namespace: str, pod: str, name: str, started: str, now: str
-    ) -> dict[str, Any]:
-        default = self._holdings.get((namespace, pod, ""), Holding(DEFAULT_RESIDENT_BYTES))
-        holding = self._holdings.get((namespace, pod, name), default)
+    def _holding(self, pod: Mapping[str, Any], container: str) -> Holding:
+        """The container's own figures, else its pod's, else those of the curve, else the default."""
+        place = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        for known in ((*place, container), (*place, "")):
+            if known in self._holdings:
+                return self._holdings[known]
+        drawn = self._curve(pod)
+        return Holding(DEFAULT_RESIDENT_BYTES if drawn is None else drawn)
+
+    def _container(self, name: str, started: str, now: str, *, holding: Holding) -> dict[str, Any]:
         figure = holding.resident_bytes
         resident = figure() if callable(figure) else figure
         return {
@@ -183,6 +214,12 @@ class FakeKubelets(Background):
             },
             "swap": {"time": now, "swapUsageBytes": holding.swap_bytes},
         }
+
+
+def fine_stamp() -> str:
+    """Now, with milliseconds."""
+    now = datetime.datetime.now(datetime.UTC)
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def stamp() -> str:

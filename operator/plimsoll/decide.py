@@ -9,23 +9,30 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, SkipValidation, ValidationError
 
 from plimsoll.api.asks import PoolAsk
-from plimsoll.api.conditions import Condition
+from plimsoll.api.inspection import inspect
+from plimsoll.api.inspection_ask import InspectionSeen, inspection_ask
+from plimsoll.api.judged import Watched
+from plimsoll.api.memory import Memory, memory_of
+from plimsoll.api.news import Announcement, is_moving, plan_news, recycling_news
+from plimsoll.api.recycle_around import Act
+from plimsoll.api.recycle_step import Step, step
+from plimsoll.api.recycle_step import after_block as blocked_recycling
 from plimsoll.api.replicas import Share, share_out
 from plimsoll.api.requests import pool_asks
 from plimsoll.api.settle import Settled, settle
 from plimsoll.api.status import PoolState, status_of, unreadable_status
-from plimsoll.api.status_types import written
+from plimsoll.api.status_types import RecyclingStatus, written
+from plimsoll.api.surroundings import around_of, is_scaled_by_machine
 from plimsoll.api.v1alpha1 import (
     InferenceDeployment,
-    InferenceDeploymentStatus,
     explain_errors,
     read_status,
 )
 from plimsoll.api.workload import owner_of, workload_of
-from plimsoll.facts.gpu import Inventory
+from plimsoll.facts.gpu import GpuFacts, Inventory
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
 from plimsoll.render.labels import PLAN_ANNOTATION, POOL_LABEL, TEMPLATE_ANNOTATION
@@ -37,6 +44,9 @@ Manifest = dict[str, Any]
 
 LOOK_AGAIN_SECONDS: Final = 30.0
 """While something is on its way, look again after this long even when no event came."""
+
+LOOKS_PER_HOUR: Final = 12
+"""At workers' memory, where nothing else calls for a look: twice for each bin of floors."""
 
 
 class Key(Record):
@@ -61,17 +71,6 @@ class ChildRef(Record):
     """Its name."""
 
 
-class Announcement(Record):
-    """An Event for the person at kubectl."""
-
-    type: str
-    """Normal or Warning."""
-    reason: str
-    """PascalCase fact."""
-    message: str
-    """One sentence."""
-
-
 class Observed(Record):
     """The world as one reconcile sees it. Raw objects stay raw: `decide` opens what it needs."""
 
@@ -87,6 +86,12 @@ class Observed(Record):
     """Its pods."""
     facts_text: str | None = None
     """Content of the ConfigMap that model.facts names; None when none is named or it is missing."""
+    inspection: InspectionSeen = InspectionSeen()
+    """What the cluster shows of the reading of the model's files."""
+    watched: SkipValidation[Watched | None] = None
+    """What was judged of the workers' memory; None where nobody watches."""
+    leaving_nodes: frozenset[str] = frozenset()
+    """Nodes that are cordoned or on their way out."""
 
 
 class Desired(Record):
@@ -96,8 +101,14 @@ class Desired(Record):
     """Children by server-side apply, whole intent each; the shell skips those already so."""
     delete: tuple[ChildRef, ...] = ()
     """Children that are no longer wanted."""
+    read_files: Manifest | None = None
+    """The Job to make that reads the model's files; it is never changed afterwards."""
+    keep_facts: Manifest | None = None
+    """The ConfigMap to write with what such a Job found."""
     status: dict[str, Any] | None = None
     """The whole status by server-side apply to /status; None leaves it alone."""
+    acts: tuple[Act, ...] = ()
+    """What is done to workers once the status has been written; at most one of them is evicted."""
     events: tuple[Announcement, ...] = ()
     """What to tell."""
     look_again_seconds: float | None = None
@@ -112,31 +123,119 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
     except ValidationError as error:
         return _unreadable(observed.deployment, explain_errors(error), now_text)
     held = deployment.status
+    inspection = inspect(
+        deployment,
+        inspection_ask(observed.deployment),
+        observed.inspection,
+        gpus=_gpus(deployment, observed),
+        now_text=now_text,
+    )
     asks = pool_asks(
         deployment,
         observed.inventory,
         facts_text=observed.facts_text,
         made_before=held.pools,
+        read=inspection.read,
     )
     settled = tuple(settle(ask, held.pool(ask.pool)) for ask in asks)
     shares = share_out(deployment.spec.replicas, _claims(settled))
     live = _live_deployments(observed.children)
-    pools: list[PoolState] = []
+    pools = [
+        _state(each, shares[each.ask.pool], live.get(each.ask.pool), observed.workers)
+        for each in settled
+    ]
+    next_step = _step(deployment, observed, pools, live, now_seconds)
     apply: list[Manifest] = [service_manifest(owner_of(deployment))]
     for each in settled:
-        wanted = shares[each.ask.pool]
-        there = live.get(each.ask.pool)
+        pool = each.ask.pool
+        wanted = shares[pool] + (next_step is not None and pool == next_step.surge_pool)
         if each.is_planned:
-            apply.extend(_manifests(deployment, each, wanted, there, observed))
-        pools.append(_state(each, wanted, there, observed.workers))
-    status = status_of(deployment, pools, observed.inventory, now_text=now_text)
+            apply.extend(_manifests(deployment, each, wanted, live.get(pool), observed))
+    status = status_of(
+        deployment,
+        pools,
+        observed.inventory,
+        now_text=now_text,
+        notes=inspection.notes,
+        is_reading=inspection.is_pending,
+        memory=_memory(next_step, deployment, observed, now_seconds),
+    )
+    is_on_its_way = inspection.is_pending or is_moving(status)
+    again = [LOOK_AGAIN_SECONDS] if is_on_its_way else []
+    if observed.watched is not None:
+        again.append(observed.watched.hour_seconds / LOOKS_PER_HOUR)
+    if next_step is not None and next_step.again_seconds is not None:
+        again.append(next_step.again_seconds)
     return Desired(
         apply=tuple(apply),
         delete=tuple(_unwanted(deployment, settled, observed)),
+        read_files=inspection.job,
+        keep_facts=inspection.cache,
         status=written(status),
-        events=tuple(_events(held, status)),
-        look_again_seconds=LOOK_AGAIN_SECONDS if _is_moving(status) else None,
+        acts=next_step.acts if next_step is not None else (),
+        events=(*plan_news(held, status), *recycling_news(next_step)),
+        look_again_seconds=min(again, default=None),
     )
+
+
+def after_block(
+    status: dict[str, Any], pod_uid: str, why: str, *, now_seconds: float
+) -> tuple[dict[str, Any], Announcement]:
+    """The status after an eviction was not allowed, and what to tell."""
+    held = read_status(status)
+    recycling = blocked_recycling(held.recycling or RecyclingStatus(), pod_uid, why, now_seconds)
+    event = Announcement(type="Warning", reason="RecycleBlocked", message=why)
+    return written(held.model_copy(update={"recycling": recycling})), event
+
+
+def _step(
+    deployment: InferenceDeployment,
+    observed: Observed,
+    pools: Sequence[PoolState],
+    live: dict[str, Manifest],
+    now_seconds: float,
+) -> Step | None:
+    """The next step of replacing workers; None where nobody watches."""
+    if observed.watched is None:
+        return None
+    managed = observed.deployment["metadata"].get("managedFields") or ()
+    return step(
+        around_of(
+            deployment,
+            pools,
+            live,
+            observed.inventory,
+            watched=observed.watched,
+            now_seconds=now_seconds,
+            is_autoscaled=is_scaled_by_machine(managed),
+            leaving_nodes=observed.leaving_nodes,
+        )
+    )
+
+
+def _memory(
+    next_step: Step | None,
+    deployment: InferenceDeployment,
+    observed: Observed,
+    now_seconds: float,
+) -> Memory:
+    """What is told of memory. Where nobody watches, the recorded recycles stay."""
+    if next_step is None or observed.watched is None:
+        return Memory(recycling=deployment.status.recycling)
+    return memory_of(
+        next_step,
+        observed.workers,
+        deployment.status,
+        now_seconds=now_seconds,
+        hour_seconds=observed.watched.hour_seconds,
+    )
+
+
+def _gpus(deployment: InferenceDeployment, observed: Observed) -> list[GpuFacts]:
+    """GPU types in reach on which workers may run."""
+    named = {pool.gpu.product for pool in deployment.spec.pools}
+    types = observed.inventory.types()
+    return [gpu for gpu in types if gpu.product in named] or list(types)
 
 
 def _unreadable(raw: Manifest, problems: Sequence[str], now_text: str) -> Desired:
@@ -154,9 +253,10 @@ def _unreadable(raw: Manifest, problems: Sequence[str], now_text: str) -> Desire
             "pools": held.pools,
             "replicas": held.replicas,
             "ready_replicas": held.ready_replicas,
+            "recycling": held.recycling,
         }
     )
-    return Desired(status=written(kept), events=tuple(_events(held, kept)))
+    return Desired(status=written(kept), events=tuple(plan_news(held, kept)))
 
 
 # ---- pools ---------------------------------------------------------------------------------------
@@ -278,47 +378,3 @@ def _unwanted(
             namespace=child["metadata"]["namespace"],
             name=child["metadata"]["name"],
         )
-
-
-# ---- telling -------------------------------------------------------------------------------------
-
-
-def _events(
-    before: InferenceDeploymentStatus, after: InferenceDeploymentStatus
-) -> Iterator[Announcement]:
-    """One event for each pool whose plan or refusal changed, and one for a spec that cannot be read."""
-    for pool in after.pools:
-        old = before.pool(pool.name)
-        if pool.refusal is not None:
-            if old is None or old.refusal != pool.refusal:
-                yield Announcement(
-                    type="Warning",
-                    reason="PlanRefused",
-                    message=f"{pool.name}: {pool.refusal.reason.value}: {pool.refusal.sentence()}",
-                )
-        elif pool.plan is not None and (old is None or old.plan != pool.plan):
-            yield Announcement(
-                type="Normal",
-                reason="PlanAccepted",
-                message=f"{pool.name}: {pool.plan.explanation}",
-            )
-    stalled = _condition(after, "Stalled")
-    if stalled and stalled.reason == "SpecInvalid":
-        known = _condition(before, "Stalled")
-        if known is None or known.message != _message(after, "Planned"):
-            yield Announcement(
-                type="Warning", reason="SpecInvalid", message=_message(after, "Planned")
-            )
-
-
-def _condition(status: InferenceDeploymentStatus, name: str) -> Condition | None:
-    return next((each for each in status.conditions if each.type == name), None)
-
-
-def _message(status: InferenceDeploymentStatus, name: str) -> str:
-    found = _condition(status, name)
-    return found.message if found else ""
-
-
-def _is_moving(status: InferenceDeploymentStatus) -> bool:
-    return _condition(status, "Reconciling") is not None

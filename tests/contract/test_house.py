@@ -14,12 +14,14 @@ ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "operator" / "plimsoll"
 ROOMS = {
     "units", "facts", "catalog", "engines", "plan", "render", "diagnose", "api", "decide",
-    "cluster", "telemetry", "controller", "agent", "cli",
+    "cluster", "telemetry", "hub", "controller", "agent", "cli",
 }  # fmt: skip
 LONGEST_MODULE_LINES = 450
 OFFLINE = ("plan", "explain", "render", "facts", "offline", "documents", "report", "bar", "svg")
 """Modules of the command line that a laptop without a cluster runs."""
-SHELL_LIBRARIES = {"kopf", "kubernetes", "aiohttp", "prometheus_client", "pynvml"}
+SHELL_LIBRARIES = {
+    "kopf", "kubernetes", "aiohttp", "prometheus_client", "pynvml", "huggingface_hub",
+}  # fmt: skip
 
 
 def sources() -> list[Path]:

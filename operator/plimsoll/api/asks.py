@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from plimsoll.api.lanes import counted_from, lanes_of
 from plimsoll.api.model_facts import KnownModel
 from plimsoll.api.pool import EngineSpec, Pool
 from plimsoll.api.spec import InferenceDeploymentSpec
@@ -17,10 +18,10 @@ from plimsoll.plan.records import (
     Guarantee,
     Lane,
     Overrides,
+    Plan,
     PlanRequest,
     Reason,
     Refusal,
-    TokenQuantiles,
 )
 from plimsoll.render.source import parse_source, source_problem
 
@@ -57,6 +58,8 @@ class PoolAsk(NamedTuple):
     """The question."""
     refusal: Refusal | None = None
     """Why there is no question."""
+    answer: Plan | None = None
+    """The question's plan, where it was made already to choose."""
 
 
 class Reach(NamedTuple):
@@ -72,6 +75,8 @@ class Reach(NamedTuple):
     """Content of the facts ConfigMap."""
     made_before: "tuple[PoolStatus, ...]" = ()
     """Pools of the last status."""
+    measured: tuple[Lane, ...] = ()
+    """The traffic as an engine counted it, in place of what the user wrote."""
 
 
 def release_of(spec: InferenceDeploymentSpec, pool: Pool) -> str | None:
@@ -108,14 +113,13 @@ def ask_of(reach: Reach, pool: Pool) -> PoolAsk:
     )
     if refusal is not None or isinstance(found, Refusal):
         return ask
-    return ask._replace(request=_request(spec, pool, reach.known, found))
+    return ask._replace(request=_request(reach, pool, found))
 
 
-def _request(
-    spec: InferenceDeploymentSpec, pool: Pool, known: KnownModel, gpu: GpuFacts
-) -> PlanRequest:
+def _request(reach: Reach, pool: Pool, gpu: GpuFacts) -> PlanRequest:
+    spec, known = reach.spec, reach.known
     limits = spec.limits
-    lanes = lanes_of(spec)
+    lanes = reach.measured or lanes_of(spec)
     guarantee = limits.guarantee or (Guarantee.EXPECTED if lanes else Guarantee.WORST_CASE)
     return PlanRequest(
         engine=pool.engine,
@@ -140,35 +144,7 @@ def _request(
             ubatch_size=pool.ubatch_size,
             cache_ram_bytes=pool.cache_ram_bytes,
         ),
-        notes=known.notes,
-    )
-
-
-def lanes_of(spec: InferenceDeploymentSpec) -> tuple[Lane, ...]:
-    """The traffic as lanes: one called "all" when it is not split; none when nothing is said."""
-    traffic = spec.traffic
-    if traffic is None:
-        return ()
-    if traffic.prompt_tokens is not None and traffic.output_tokens is not None:
-        return (
-            Lane(
-                name="all",
-                prompt_tokens=TokenQuantiles(
-                    p50=traffic.prompt_tokens.p50, p99=traffic.prompt_tokens.p99
-                ),
-                output_tokens=TokenQuantiles(
-                    p50=traffic.output_tokens.p50, p99=traffic.output_tokens.p99
-                ),
-            ),
-        )
-    return tuple(
-        Lane(
-            name=lane.name,
-            prompt_tokens=TokenQuantiles(p50=lane.prompt_tokens.p50, p99=lane.prompt_tokens.p99),
-            output_tokens=TokenQuantiles(p50=lane.output_tokens.p50, p99=lane.output_tokens.p99),
-            share=lane.share_percent / 100,
-        )
-        for lane in traffic.lanes
+        notes=(*known.notes, *counted_from(reach.measured)),
     )
 
 

@@ -46,6 +46,8 @@ class ConditionReason(StrEnum):
     """The object cannot be read; the message names field, value and way out."""
     NO_POOLS = "NoPools"
     """No GPU type in reach, so there is nothing to plan for."""
+    READING_FACTS = "ReadingFacts"
+    """The model's files are being read; the plan follows."""
     NOT_VERIFIED_YET = "NotVerifiedYet"
     """No engine has reported its own figures yet."""
     WORKERS_SERVE = "WorkersServe"
@@ -66,6 +68,16 @@ class ConditionReason(StrEnum):
     """Workers start and die; the message has their last words."""
     NO_SERIES = "NoSeries"
     """Nobody measured resident memory, so nothing is known about growth."""
+    STEADY = "Steady"
+    """No worker's resident memory grows."""
+    PRESSURE = "Pressure"
+    """No worker's resident memory grows; requests wait for other reasons."""
+    GROWTH = "Growth"
+    """A worker's resident memory grows, and so does its time to first token."""
+    QUIET_GROWTH = "QuietGrowth"
+    """A worker's resident memory grows while its latency does not."""
+    COMMON_CAUSE = "CommonCause"
+    """Recycling does not help, or most workers grow together: it is the version or the load."""
 
 
 class Condition(Record):

@@ -1,11 +1,12 @@
 """Which facts of the model does a plan go by?
 
-Facts given in the object come first, then those of the ConfigMap that it names, then the catalogue's
-by the model's public identity. A contradiction between the first and the last is shown.
+Facts given in the object come first, then those of the ConfigMap that it names, then what an inspection
+read from the files, then the catalogue's by the model's public identity. Contradictions are shown.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import yaml
 from pydantic import ValidationError
@@ -15,6 +16,24 @@ from plimsoll.api.spec import InferenceDeploymentSpec
 from plimsoll.catalog.models import find_gguf, find_model
 from plimsoll.facts.model import GgufFacts, ModelFacts, UnknownLayout
 from plimsoll.plan.records import Reason, Refusal
+
+MODEL: Final = "model"
+GGUF: Final = "gguf"
+
+
+class ReadFacts(NamedTuple):
+    """What an inspection read from the files, as far as it did."""
+
+    model: ModelFacts | None = None
+    """As vLLM loads it."""
+    gguf: GgufFacts | None = None
+    """As llama.cpp loads it."""
+    refused: Mapping[str, str] = MappingProxyType({})
+    """By kind: the files were read, and no facts follow from them."""
+    missing: str = ""
+    """Why a model that nobody knows has no facts yet."""
+    weighs: str = ""
+    """Digest of facts that are heavier than those that went before; a plan made on those is made anew."""
 
 
 class KnownModel(NamedTuple):
@@ -32,14 +51,17 @@ class KnownModel(NamedTuple):
     """Contradictions between sources."""
 
 
-def known_model(spec: InferenceDeploymentSpec, facts_text: str | None) -> KnownModel:
+def known_model(
+    spec: InferenceDeploymentSpec, facts_text: str | None, read: ReadFacts | None = None
+) -> KnownModel:
     """Facts for both engines, or for each the reason why there are none."""
     given = _given(spec, facts_text)
     if isinstance(given, Refusal):
         return KnownModel(model_refusal=given, gguf_refusal=given)
+    read = read or ReadFacts()
     catalogued = find_model(spec.model.id) if spec.model.id else None
-    model, model_refusal = _model(spec, given, catalogued)
-    gguf, gguf_refusal = _gguf(spec, given)
+    model, model_refusal = _model(spec, given, read, catalogued)
+    gguf, gguf_refusal = _gguf(spec, given, read)
     return KnownModel(
         model=model,
         gguf=gguf,
@@ -76,9 +98,14 @@ def _given(spec: InferenceDeploymentSpec, facts_text: str | None) -> InlineFacts
 
 
 def _model(
-    spec: InferenceDeploymentSpec, given: InlineFacts, catalogued: ModelFacts | UnknownLayout | None
+    spec: InferenceDeploymentSpec,
+    given: InlineFacts,
+    read: ReadFacts,
+    catalogued: ModelFacts | UnknownLayout | None,
 ) -> tuple[ModelFacts | None, Refusal | None]:
-    found = given.model or catalogued
+    if given.model is None and MODEL in read.refused:
+        return None, _refused(read.refused[MODEL])
+    found = given.model or read.model or catalogued
     if isinstance(found, ModelFacts):
         return found, None
     if isinstance(found, UnknownLayout):
@@ -87,16 +114,24 @@ def _model(
     where = "spec.model.id" if spec.model.id else "spec.model"
     return None, Refusal(
         reason=Reason.MODEL_UNKNOWN,
-        message=f"{where}: {name!r} is not in the catalogue; give its facts under spec.model.facts, as "
-        "`plimsoll facts FOLDER` prints them.",
+        message=f"{where}: {name!r} is not in the catalogue; "
+        + (
+            read.missing
+            or "give its facts under spec.model.facts, as `plimsoll facts FOLDER` prints them"
+        )
+        + ".",
     )
 
 
 def _gguf(
-    spec: InferenceDeploymentSpec, given: InlineFacts
+    spec: InferenceDeploymentSpec, given: InlineFacts, read: ReadFacts
 ) -> tuple[GgufFacts | None, Refusal | None]:
     if given.gguf is not None:
         return given.gguf, None
+    if GGUF in read.refused:
+        return None, _refused(read.refused[GGUF])
+    if read.gguf is not None:
+        return read.gguf, None
     gguf = spec.model.gguf
     if gguf is None:
         return None, None
@@ -107,9 +142,17 @@ def _gguf(
     what = f"{spec.model.id or spec.model.name} as {gguf.quantization or 'a GGUF file'}"
     return None, Refusal(
         reason=Reason.MODEL_UNKNOWN,
-        message=f"spec.model.gguf: {what} is not in the catalogue; give its facts under "
-        "spec.model.facts, as `plimsoll facts FILE.gguf` prints them.",
+        message=f"spec.model.gguf: {what} is not in the catalogue; "
+        + (
+            read.missing
+            or "give its facts under spec.model.facts, as `plimsoll facts FILE.gguf` prints them"
+        )
+        + ".",
     )
+
+
+def _refused(sentence: str) -> Refusal:
+    return Refusal(reason=Reason.MODEL_SOURCE_UNUSABLE, message=sentence.removesuffix(".") + ".")
 
 
 def _contradictions(

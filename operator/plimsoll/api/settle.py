@@ -49,7 +49,7 @@ def settle(ask: PoolAsk, held: PoolStatus | None) -> Settled:
         return old.model_copy(update={"refusal": ask.refusal})
     if old.plan and old.digest == ask.digest and still_fits(old.plan, ask.request.gpu):
         return old
-    outcome = plan(ask.request)
+    outcome = ask.answer or plan(ask.request)
     if isinstance(outcome, Refusal):
         return old.model_copy(update={"refusal": outcome})
     return Settled(ask=ask, plan=outcome, digest=ask.digest, is_new=True)

@@ -14,6 +14,7 @@ from plimsoll.api.conditions import (
     Tristate,
     set_conditions,
 )
+from plimsoll.api.memory import Memory
 from plimsoll.api.settle import Settled
 from plimsoll.api.v1alpha1 import (
     InferenceDeployment,
@@ -24,8 +25,10 @@ from plimsoll.api.v1alpha1 import (
 from plimsoll.facts.gpu import Inventory
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
+from plimsoll.plan.records import Plan, Reason
 from plimsoll.render.labels import worker_selector
 
+UNWATCHED = Memory()
 LONGEST_MESSAGE = 2048
 """Characters of a condition's message; the CRD allows more, a person does not read more."""
 LONGEST_SUMMARY = 40
@@ -63,8 +66,15 @@ def status_of(
     inventory: Inventory,
     *,
     now_text: str,
+    notes: Sequence[str] = (),
+    is_reading: bool = False,
+    memory: Memory = UNWATCHED,
 ) -> InferenceDeploymentStatus:
-    """The whole status; `now_text` (RFC 3339 in UTC) dates only conditions that change."""
+    """The whole status; `now_text` (RFC 3339 in UTC) dates only conditions that change.
+
+    `notes` are what reading the model's files brought up; while they are read (`is_reading`) a model that
+    nobody knows yet stands in nobody's way.
+    """
     generation = deployment.metadata.generation
     wanted = tuple(
         condition.model_copy(
@@ -73,7 +83,9 @@ def status_of(
                 "message": _cut(condition.message),
             }
         )
-        for condition in _conditions(deployment, pools, inventory)
+        for condition in _with_memory(
+            _conditions(deployment, pools, inventory, notes, is_reading), memory
+        )
     )
     plans = [(pool, pool.settled.plan) for pool in pools if pool.settled.plan is not None]
     return InferenceDeploymentStatus(
@@ -86,7 +98,7 @@ def status_of(
         pool_count=len(pools),
         pools_summary=_summary([pool.settled.ask.pool for pool in pools]),
         engine_summary=",".join(sorted({pool.settled.ask.engine.value for pool in pools})),
-        trend="Unknown",
+        trend=memory.trend,
         kv_tokens=sum(pool.ready * plan.kv.pool_tokens for pool, plan in plans),
         concurrency=sum(pool.ready * plan.concurrency.max_num_seqs for pool, plan in plans),
         pools=tuple(_pool_status(pool) for pool in pools),
@@ -99,6 +111,9 @@ def status_of(
             )
             for node in inventory.unplannable[:64]
         ),
+        workers=memory.workers,
+        diagnosed_at=memory.told_at,
+        recycling=memory.recycling,
     )
 
 
@@ -123,10 +138,9 @@ def unreadable_status(
 
 def _pool_status(pool: PoolState) -> PoolStatus:
     settled = pool.settled
+    message = _told(settled.plan) if settled.plan else ""
     if settled.refusal is not None:
         message = settled.refusal.sentence()
-    else:
-        message = settled.plan.explanation if settled.plan else ""
     return PoolStatus(
         name=settled.ask.pool,
         gpu_product=settled.ask.gpu_product,
@@ -143,9 +157,18 @@ def _pool_status(pool: PoolState) -> PoolStatus:
 
 
 def _conditions(
-    deployment: InferenceDeployment, pools: Sequence[PoolState], inventory: Inventory
+    deployment: InferenceDeployment,
+    pools: Sequence[PoolState],
+    inventory: Inventory,
+    notes: Sequence[str],
+    is_reading: bool,
 ) -> Iterator[Condition]:
     planned = _planned(pools, inventory)
+    if is_reading and planned.reason == Reason.MODEL_UNKNOWN.value:
+        planned = planned.model_copy(update={"reason": ConditionReason.READING_FACTS.value})
+    if notes:
+        message = " ".join((planned.message, *_ended(notes)))
+        planned = planned.model_copy(update={"message": message})
     ready = _ready(deployment.spec.replicas, pools, planned)
     serving = sum(pool.ready for pool in pools)
     yield planned
@@ -168,7 +191,9 @@ def _conditions(
         "Resident memory is not watched yet, so nothing is known about growth.",
     )
     yield ready
-    if planned.status is Tristate.FALSE:
+    if planned.reason == ConditionReason.READING_FACTS.value:
+        yield _condition(ConditionName.RECONCILING, Tristate.TRUE, planned.reason, planned.message)
+    elif planned.status is Tristate.FALSE:
         yield _condition(
             ConditionName.STALLED,
             Tristate.TRUE,
@@ -177,6 +202,22 @@ def _conditions(
         )
     elif ready.status is Tristate.FALSE:
         yield _condition(ConditionName.RECONCILING, Tristate.TRUE, ready.reason, ready.message)
+
+
+def _with_memory(conditions: Iterator[Condition], memory: Memory) -> Iterator[Condition]:
+    """The conditions with what is known of memory; Stalled where recycling waits for a person."""
+    is_stalled = False
+    for condition in conditions:
+        is_stalled = is_stalled or condition.type == ConditionName.STALLED.value
+        is_memory = condition.type == ConditionName.MEMORY_STABLE.value
+        yield memory.stable if is_memory and memory.stable is not None else condition
+    if memory.common_cause and not is_stalled:
+        yield _condition(
+            ConditionName.STALLED,
+            Tristate.TRUE,
+            ConditionReason.COMMON_CAUSE.value,
+            memory.common_cause,
+        )
 
 
 def _planned(pools: Sequence[PoolState], inventory: Inventory) -> Condition:
@@ -197,7 +238,7 @@ def _planned(pools: Sequence[PoolState], inventory: Inventory) -> Condition:
             ),
         )
     sentences = [
-        f"{pool.settled.ask.pool}: {' '.join((plan.explanation, *_ended(plan.notes)))}"
+        f"{pool.settled.ask.pool}: {_told(plan)}"
         for pool in pools
         if (plan := pool.settled.plan) is not None
     ]
@@ -233,6 +274,11 @@ def _no_pools(inventory: Inventory) -> Condition:
 def _left_alone(pool: PoolState) -> str:
     running = len(pool.alive)
     return f" The {running} running worker(s) are left alone." if running else ""
+
+
+def _told(plan: Plan) -> str:
+    """What binds, what was chosen, and what else a person should know."""
+    return " ".join((plan.explanation, *_ended(plan.notes)))
 
 
 def _ended(notes: Sequence[str]) -> list[str]:

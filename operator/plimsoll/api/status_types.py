@@ -62,24 +62,107 @@ class UnplannableStatus(Record):
     """What was seen, and the way out."""
 
 
-class RecycleEntry(Record):
-    """One recycle."""
+class WorkerStatus(Record):
+    """What is known of one worker's memory, and what follows from it."""
 
     pod: str
     """Name of the pod."""
     uid: str = ""
     """UID of the pod."""
+    pool: str = ""
+    """Name of its pool."""
+    verdict: str
+    """Growth, QuietGrowth, Pressure, Steady, WarmingUp, Hung or Unknown."""
+    message: str = ""
+    """What was seen, and what would help."""
+    hold: str = ""
+    """Why it is left alone, in PascalCase."""
+    hold_message: str = ""
+    """The same as a sentence."""
+    resident_bytes: int | None = None
+    """Floor of its resident memory."""
+    limit_bytes: int | None = None
+    """Its memory limit, or what its node can give."""
+    bytes_per_hour: int | None = None
+    """How fast resident memory grows."""
+    lower_bytes_per_hour: int | None = None
+    """Lower bound of that."""
+    upper_bytes_per_hour: int | None = None
+    """Upper bound of that."""
+    hours_to_limit: float | None = None
+    """Hours until the limit at that pace."""
+    ttft_p95_seconds: float | None = None
+    """95th percentile of the time to first token."""
+    kv_used: float | None = None
+    """Part of the KV cache in use, 0 to 1."""
+
+
+class RecycleEntry(Record):
+    """One recycle, intended or done."""
+
+    pod: str
+    """Name of the pod."""
+    uid: str = ""
+    """UID of the pod."""
+    pool: str = ""
+    """Name of its pool."""
     at: str
     """When it was decided, RFC 3339 in UTC."""
     reason: str
     """The fact behind it, in PascalCase."""
+    message: str = ""
+    """What was seen then."""
+    phase: str = ""
+    """Surging, Draining, Evicting, Replacing, Done or GivenUp."""
+    phase_at: str | None = None
+    """Since when, RFC 3339 in UTC."""
+    surge: bool = False
+    """Whether its successor started first."""
+    resident_bytes: int | None = None
+    """Resident memory when it was decided."""
+    successor_uid: str = ""
+    """UID of the pod in its place."""
+    ended_at: str | None = None
+    """When the successor was warm, or was no longer waited for."""
+    helped: bool | None = None
+    """Whether the successor did better; left out while that is not known."""
+
+
+class HoldStatus(Record):
+    """Why the worker that needs it most is not recycled."""
+
+    pod: str
+    """Name of the pod."""
+    reason: str
+    """The fact, in PascalCase."""
+    message: str = ""
+    """The sentence for the person at kubectl."""
+    until: str | None = None
+    """When it is looked at again, RFC 3339 in UTC."""
+
+
+class BlockedStatus(Record):
+    """An eviction that was not allowed."""
+
+    pool: str
+    """Pool of the worker."""
+    message: str = ""
+    """What stands in the way."""
+    until: str
+    """When it is tried again, RFC 3339 in UTC."""
+    tries: int = 1
+    """How often in a row; the wait doubles with each."""
 
 
 class RecyclingStatus(Record):
     """What was recycled, and what may still be."""
 
     history: Annotated[tuple[RecycleEntry, ...], Field(max_length=32)] = ()
-    """Recycles, newest first."""
+    """Recycles, newest first; the first may be under way."""
+    hold: HoldStatus | None = None
+    """Why the worker that needs it most is not recycled."""
+    blocked: BlockedStatus | None = None
+    """An eviction that was not allowed, until one is."""
     budget_left: int | None = None
     """Recycles that may still happen today."""
     total: int = 0
@@ -117,6 +200,10 @@ class InferenceDeploymentStatus(Record):
     """One entry per pool."""
     unplannable: Annotated[tuple[UnplannableStatus, ...], Field(max_length=64)] = ()
     """Nodes with cards that are not planned for."""
+    workers: Annotated[tuple[WorkerStatus, ...], Field(max_length=64)] = ()
+    """Workers and their memory, those in trouble first."""
+    diagnosed_at: str | None = None
+    """When their figures were written, RFC 3339 in UTC; they stay while the verdicts do, for ten minutes."""
     recycling: RecyclingStatus | None = None
     """What was recycled, and what may still be."""
 
@@ -125,7 +212,14 @@ class InferenceDeploymentStatus(Record):
         return next((pool for pool in self.pools if pool.name == name), None)
 
 
-GIVEN_UP: Final = (("pools", int, "plan"), ("pools", int, "refusal"), (str, int), (str,))
+GIVEN_UP: Final = (
+    ("pools", int, "plan"),
+    ("pools", int, "refusal"),
+    ("recycling", "history", int),
+    (str, int),
+    (str, str),
+    (str,),
+)
 """What is left out when something in it cannot be read, smallest part first."""
 
 

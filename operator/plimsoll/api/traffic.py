@@ -222,6 +222,10 @@ class RecyclingSpec(Record):
     """Times of the week in which workers may be recycled; any time when left out."""
     surge: Surge | None = None
     """WhenSpare starts the successor first where a fitting card is free; Never does not."""
+    drain_timeout: Duration | None = None
+    """How long a worker that is to leave may finish its requests, e.g. 5m; 10m when left out."""
+    recycle_hung: Flagged | None = None
+    """Whether a worker that makes no tokens while requests wait is replaced too; true when left out."""
 
     @property
     def slope_bytes_per_hour(self) -> int | None:

@@ -33,6 +33,7 @@ from plimsoll.api.status_types import (
     RecycleEntry,
     RecyclingStatus,
     UnplannableStatus,
+    WorkerStatus,
     read_status,
     written,
 )
@@ -116,6 +117,7 @@ __all__ = [
     "Traffic",
     "UnplannableStatus",
     "WorkerOptions",
+    "WorkerStatus",
     "explain_errors",
     "read",
     "read_status",

@@ -37,7 +37,7 @@ def workload_of(deployment: InferenceDeployment, settled: Settled) -> PoolWorklo
         model_name=spec.model.name,
         source=parse_source(model_uri(spec, ask.engine) or ""),
         gpu=request.gpu,
-        match_labels=_match_labels(request.gpu),
+        match_labels=match_labels(request.gpu),
         extra_args=(*engine.extra_args, *pool.extra_args),
         env=_environment(engine.env, pool.env),
         hf_token_secret=SecretKey(name=token.name, key=token.key) if token else None,
@@ -55,7 +55,7 @@ def workload_of(deployment: InferenceDeployment, settled: Settled) -> PoolWorklo
     )
 
 
-def _match_labels(gpu: GpuFacts) -> tuple[Named, ...]:
+def match_labels(gpu: GpuFacts) -> tuple[Named, ...]:
     """The label that picks nodes of this type, from the type alone.
 
     Not from the nodes in sight: one that comes or goes must not change a pod template.

@@ -8,21 +8,25 @@ from typing import Final, NamedTuple
 
 from plimsoll.catalog.gpus import find_gpu, gpu_types
 from plimsoll.cli.answers import Answer
-from plimsoll.cli.inputs import check_pool, read_cases
+from plimsoll.cli.inputs import check_pool, read_cases, with_lengths
 from plimsoll.cli.offline import Case, answer, catalogue_inventory, on_card
 from plimsoll.cli.text import Column, Page, Tone, table
+from plimsoll.engines.base import EngineName
 from plimsoll.facts.gpu import GpuFacts
-from plimsoll.plan.records import Plan, Refusal
+from plimsoll.plan.offload import MOST_SLOTS_UNASKED
+from plimsoll.plan.paged_ask import most_sequences
+from plimsoll.plan.records import Plan, PlanRequest, Refusal
 from plimsoll.units import GIB, counted
 
 _COLUMNS: Final = (
     Column("GPU type"),
     Column("GiB", right=True),
     Column("cards", right=True),
-    Column("at once", right=True),
+    Column("fits"),
     Column("length", right=True),
+    Column("at once", right=True),
     Column("KV tokens", right=True),
-    Column("verdict"),
+    Column("binding limit"),
 )
 
 
@@ -37,7 +41,7 @@ class Contest(NamedTuple):
 
 def compare(arguments: argparse.Namespace) -> tuple[Contest, ...]:
     """Every pool on every card of the catalogue whose memory is known. Raises BadInputError."""
-    cases = read_cases(arguments.filename)
+    cases = with_lengths(read_cases(arguments.filename), arguments)
     check_pool(cases, arguments.pool)
     cards = catalogue_cards()
     return tuple(contest for case in cases for contest in _contests(case, cards, arguments.pool))
@@ -102,12 +106,28 @@ def _row(found: Answer) -> list[str]:
                 found.gpu,
                 gib,
                 cards,
-                f"{plan.concurrency.max_num_seqs:,}",
+                "yes",
                 f"{plan.max_model_len:,}",
+                f"{plan.concurrency.max_num_seqs:,}",
                 f"{plan.kv.pool_tokens:,}",
-                "fits"
-                if plan.gpu_layers is None
-                else f"fits, {plan.gpu_layers} layers on the card",
+                _binds(plan, request),
             ]
         case Refusal() as refusal:
-            return [found.gpu, gib, cards, "-", "-", "-", refusal.reason.value]
+            return [found.gpu, gib, cards, "no", "-", "-", "-", refusal.reason.value]
+
+
+def _binds(plan: Plan, request: PlanRequest | None) -> str:
+    """What keeps the number of sequences from being larger, in a few words."""
+    at_once = plan.concurrency.max_num_seqs
+    if plan.gpu_layers is not None and plan.gpu_layers != plan.layers:
+        return f"{plan.gpu_layers} of {plan.layers} layers fit"
+    if request is not None and request.overrides.max_num_seqs is not None:
+        return "your maxNumSeqs"
+    if request is not None and request.concurrency is not None:
+        return "limits.concurrency"
+    if request is not None and plan.engine is EngineName.VLLM:
+        if at_once >= most_sequences(request.gpu):
+            return "the engine's usual limit"
+    elif at_once >= MOST_SLOTS_UNASKED:
+        return "slots"
+    return "KV cache"

@@ -83,6 +83,11 @@ def _read(path: str) -> Iterator[Document]:
         yield from _apart(Document(where, body))
 
 
+def read_text(path: str) -> str:
+    """The text of a file that is no manifest; "-" is standard input. Raises BadInputError."""
+    return _text(path, "standard input" if path == STDIN else path)
+
+
 def _loaded(text: str) -> list[Any]:
     if text.lstrip().startswith("{"):  # a dump of many nodes is JSON, and json is much faster
         try:

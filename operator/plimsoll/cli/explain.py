@@ -12,7 +12,7 @@ from typing import Final
 from plimsoll.cli.answers import Answer, exit_code
 from plimsoll.cli.documents import STDIN
 from plimsoll.cli.exits import BadInputError
-from plimsoll.cli.inputs import add_input_arguments, answers_to
+from plimsoll.cli.inputs import add_input_arguments, add_lengths_argument, answers_to
 from plimsoll.cli.text import page_of
 
 EPILOG: Final = """\
@@ -35,6 +35,7 @@ exit codes:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `plimsoll explain`."""
     add_input_arguments(parser)
+    add_lengths_argument(parser)
     parser.add_argument(
         "--svg", metavar="FILE", help="write the picture to this file; - for standard output"
     )

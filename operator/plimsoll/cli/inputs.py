@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from plimsoll.api.manifest import KIND, DeploymentManifest, read
 from plimsoll.cli.answers import Answer
-from plimsoll.cli.documents import Document, read_documents
+from plimsoll.cli.documents import Document, read_documents, read_text
 from plimsoll.cli.exits import BadInputError
 from plimsoll.cli.offline import (
     PRODUCT_LABEL,
@@ -19,6 +19,7 @@ from plimsoll.cli.offline import (
     on_card,
 )
 from plimsoll.facts.gpu import Inventory
+from plimsoll.plan.records import Lane
 
 WHOLE_CARD: Final = "nvidia.com/gpu"
 """NVIDIA/k8s-device-plugin: the resource under which a node offers whole cards."""
@@ -52,6 +53,38 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_lengths_argument(parser: argparse.ArgumentParser) -> None:
+    """--lengths, for plan and explain: what the operator would do is in the file alone."""
+    parser.add_argument(
+        "--lengths",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="take the lengths of requests from this page of a running vLLM, `curl HOST:8000/metrics`, "
+        "in place of spec.traffic; may be given once per engine",
+    )
+
+
+def with_lengths(cases: Sequence[Case], arguments: argparse.Namespace) -> tuple[Case, ...]:
+    """The cases with the lengths that --lengths names. Raises BadInputError."""
+    paths: list[str] = arguments.lengths
+    if not paths:
+        return tuple(cases)
+    if len(cases) > 1:
+        names = ", ".join(case.title for case in cases)
+        raise BadInputError(
+            f"--lengths: tells of one service, and -f names {len(cases)} ({names}); give them one by one"
+        )
+    from plimsoll.facts.lengths import read_lengths  # noqa: PLC0415 - only for a page
+
+    try:
+        seen = read_lengths("\n".join(read_text(path) for path in paths))
+    except ValueError as error:
+        raise BadInputError(f"--lengths: {' '.join(paths)}: {error}") from error
+    lane = Lane(name="measured", prompt_tokens=seen.prompts, output_tokens=seen.answers)
+    return tuple(case._replace(measured=(lane,)) for case in cases)
+
+
 def read_cases(paths: Sequence[str]) -> tuple[Case, ...]:
     """The InferenceDeployments of the files; other objects beside them are passed over, except the
     ConfigMaps that model.facts names. Raises BadInputError."""
@@ -72,8 +105,8 @@ def read_cases(paths: Sequence[str]) -> tuple[Case, ...]:
 
 
 def answers_to(arguments: argparse.Namespace) -> tuple[Answer, ...]:
-    """What the planner says to everything that -f, --pool, --gpu and --facts name."""
-    cases = read_cases(arguments.filename)
+    """What the planner says to everything that -f, --pool, --gpu, --facts and --lengths name."""
+    cases = with_lengths(read_cases(arguments.filename), arguments)
     check_pool(cases, arguments.pool)
     answers = tuple(
         each

@@ -42,7 +42,11 @@ COMMANDS: Final = (
     Command("plan", "what fits on each card, with which flags, and where every byte goes"),
     Command("explain", "the same as a picture: a bar in the terminal, or an SVG file"),
     Command("render", "the exact manifests that the operator would apply"),
+    Command("kv", "how vLLM lays out a model's KV cache, and what some memory holds"),
     Command("facts", "what a model's files say about its memory, to carry in a manifest"),
+    Command("diagnose", "does a recorded worker grow, wait or do well, and would it be recycled"),
+    Command("top", "the workers of a cluster: memory, slope, time to the limit, verdict"),
+    Command("why", "what is said of one worker, and what holds a recycle back"),
     Command("generate", "write the CRDs and the chart's generated parts from the code"),
     Command("run", "start the operator (in a pod, or on a laptop with a kubeconfig)"),
     Command("version", "print the version"),
@@ -50,7 +54,7 @@ COMMANDS: Final = (
 
 _DESCRIPTION: Final = """\
 A load line for LLM inference workers: this much context, this many sequences, this many layers on
-this card, and no more. plan, explain, render and facts work offline: they need no cluster.
+this card, and no more. plan, explain, render, kv and facts work offline: they need no cluster.
 """
 _EPILOG: Final = """\
 start with:
@@ -62,7 +66,7 @@ exit codes:
   2  bad input: the message on stderr names the field, the value and the way out
   3  read and understood, and refused: the output says why and what would fit
 """
-SHORT_LIVED: Final = frozenset({"plan", "explain", "render", "facts", "version"})
+SHORT_LIVED: Final = frozenset({"plan", "explain", "render", "kv", "facts", "diagnose", "version"})
 """Commands over which nobody should wait: they start and end as fast as Python lets them."""
 _INTERRUPTED: Final = 130
 """128 + SIGINT, as shells count."""

@@ -11,14 +11,15 @@ from plimsoll.cli.exits import BadInputError
 from plimsoll.facts.gpu import GpuFacts, GpuVendor, Inventory, NodeGpus
 from plimsoll.facts.record import Named
 from plimsoll.plan.planner import plan
-from plimsoll.plan.records import Plan, Refusal
+from plimsoll.plan.records import Lane, Plan, Refusal
 
 Json = dict[str, Any]
 
 CATALOGUE_NODE: Final = "catalogue"
 """Name of the node that stands in for all nodes of a type."""
 CARDS_OF_A_NODE: Final = 8
-"""Cards that a worker of a pool which nobody wrote may spread over: HGX and DGX nodes hold eight."""
+"""Cards that a worker of a pool which nobody wrote may spread over: HGX and DGX nodes hold eight.
+A card that shares its memory with the host is alone on its node."""
 PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 """NVIDIA/k8s-device-plugin, gpu-feature-discovery: the label that the workers' affinity asks for."""
 
@@ -32,6 +33,8 @@ class Case(NamedTuple):
     """The object as plain data, as it stood in the file."""
     facts_text: str | None = None
     """Content of the ConfigMap that model.facts names, where the same file holds it."""
+    measured: tuple[Lane, ...] = ()
+    """Lengths that an engine counted, in place of the spec's traffic."""
 
     @property
     def title(self) -> str:
@@ -72,7 +75,7 @@ def catalogue_inventory(
             NodeGpus(
                 node=CATALOGUE_NODE,
                 gpu=card,
-                count=widest * workers,
+                count=widest * workers if spec.pools or not card.unified_memory else 1,
                 free=0,
                 match_labels=_match_labels(card),
             )
@@ -101,7 +104,7 @@ def changed(case: Case, **fields: Any) -> Case:
 
 def answer(case: Case, inventory: Inventory, *, pool: str | None = None) -> tuple[Answer, ...]:
     """What the planner says to every pool of one deployment, or to the one called `pool`."""
-    asks = pool_asks(case.deployment, inventory, facts_text=case.facts_text)
+    asks = pool_asks(case.deployment, inventory, facts_text=case.facts_text, measured=case.measured)
     return tuple(_answer(case, ask) for ask in asks if pool in (None, ask.pool))
 
 
@@ -118,6 +121,8 @@ def _answer(case: Case, ask: PoolAsk) -> Answer:
 
 
 def _outcome(ask: PoolAsk) -> Plan | Refusal:
+    if ask.answer is not None:
+        return ask.answer
     if ask.request is not None:
         return plan(ask.request)
     if ask.refusal is not None:

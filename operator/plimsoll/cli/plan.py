@@ -9,7 +9,7 @@ from typing import Final
 
 from plimsoll.cli.answers import exit_code
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cli.inputs import add_input_arguments, answers_to
+from plimsoll.cli.inputs import add_input_arguments, add_lengths_argument, answers_to
 from plimsoll.cli.output import Form, as_text
 from plimsoll.cli.text import Page, page_of
 
@@ -19,6 +19,7 @@ examples:
   plimsoll plan -f chat.yaml --gpu rtx-4090        the same on another card
   plimsoll plan -f chat.yaml --all-gpus            on every card of the catalogue, best first
   kubectl get nodes -o json | plimsoll plan -f chat.yaml --facts -
+  curl -s vllm:8000/metrics | plimsoll plan -f chat.yaml --lengths -
   plimsoll plan -f chat.yaml -o json | jq '.[0].outcome.flags'
 
 Works offline. Cards come from --facts, else from the catalogue; facts of the model from the file's
@@ -34,6 +35,7 @@ exit codes:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `plimsoll plan`."""
     add_input_arguments(parser)
+    add_lengths_argument(parser)
     parser.add_argument(
         "--all-gpus",
         action="store_true",

@@ -153,6 +153,15 @@ def _numbers(plan: Plan, *, page: Page) -> list[str]:
                 f"{at_once.safe_mean_tokens:,} tokens",
             )
         )
+    if at_once.mean_occupied_tokens is not None and at_once.p999_occupied_tokens is not None:
+        mean, seldom = at_once.mean_occupied_tokens, at_once.p999_occupied_tokens
+        said.append(
+            (
+                "occupied",
+                f"{mean:,} tokens ({mean / kv.pool_tokens:.0%} of the pool) on average, at most "
+                f"{seldom:,} ({seldom / kv.pool_tokens:.0%}) in all but one of a thousand moments",
+            )
+        )
     said.append(("guarantee", at_once.guarantee.value))
     blocks = f", in blocks of {kv.block_tokens} tokens" if kv.block_tokens else ""
     said.append(

@@ -1,7 +1,7 @@
 """How do we make it so, with no request more than needed?
 
-Children first, in the order of kinds.CHILDREN, then the status, then the events: what is told is
-already true. Nothing is written where nothing differs.
+Children first, in the order of kinds.CHILDREN, then the status, then what it says is to be done to
+workers, then the events: what is told is already true. Nothing is written where nothing differs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from plimsoll.api.news import Announcement
 from plimsoll.cluster.client import CHILD_MANAGER, Client
 from plimsoll.cluster.difference import (
     POD_SPEC,
@@ -21,10 +22,12 @@ from plimsoll.cluster.difference import (
 )
 from plimsoll.cluster.errors import ApiError, Conflict, Invalid, NotFound, NotLeading, Unavailable
 from plimsoll.cluster.events import announce
-from plimsoll.cluster.kinds import CHILDREN, DEPLOYMENT, Kind, child_kind
+from plimsoll.cluster.evict import carry_out
+from plimsoll.cluster.inspection import keep_facts, make_job, wanted_of
+from plimsoll.cluster.kinds import CHILDREN, DEPLOYMENT, JOB, Kind, child_kind
 from plimsoll.cluster.settled import Settled
 from plimsoll.cluster.status import write_status
-from plimsoll.decide import Announcement, ChildRef, Desired, Manifest, Observed
+from plimsoll.decide import ChildRef, Desired, Manifest, Observed, after_block
 from plimsoll.facts.record import Record
 
 _ORDER: Final = {kind.kind: place for place, kind in enumerate(CHILDREN)}
@@ -106,13 +109,19 @@ async def make_so(
             raise
         except ApiError as error:
             failures.append(_failure(ref.kind, ref.name, error))
+    applied += await _carry_on(client, desired, observed, failures)
     status_version = None
     if desired.status is not None:
         status_version = await write_status(client, observed.deployment, desired.status, settled)
+    blocked = await _act(client, desired, observed, settled, now_seconds)
+    if blocked is not None:
+        status_version = blocked.status_version or status_version
     announced = await announce(
         client,
         observed.deployment,
-        desired.events + _news(failures, observed, settled),
+        desired.events
+        + (() if blocked is None else (blocked.event,))
+        + _news(failures, observed, settled),
         reporter=reporter,
         now_seconds=now_seconds,
     )
@@ -124,6 +133,49 @@ async def make_so(
         announced=announced,
         failures=tuple(failures),
     )
+
+
+class _BlockedAct(Record):
+    """An eviction that was not allowed, as told and recorded."""
+
+    event: Announcement
+    status_version: str | None
+
+
+async def _act(
+    client: Client, desired: Desired, observed: Observed, settled: Settled, now_seconds: float
+) -> _BlockedAct | None:
+    """Do what the status, written by now, says is to be done; and record when it was not allowed."""
+    if not desired.acts or desired.status is None:
+        return None
+    owner = observed.deployment
+    blocked = await carry_out(client, desired.acts, owner["metadata"]["namespace"])
+    if blocked is None:
+        return None
+    status, event = after_block(desired.status, blocked.uid, blocked.why, now_seconds=now_seconds)
+    written = await write_status(client, owner | {"status": desired.status}, status, settled)
+    return _BlockedAct(event=event, status_version=written)
+
+
+async def _carry_on(
+    client: Client, desired: Desired, observed: Observed, failures: list[Failure]
+) -> list[str]:
+    """The reading of the model's files: begin it, or keep what it found. What was written."""
+    written: list[str] = []
+    for wanted in wanted_of(desired):
+        try:
+            if wanted["kind"] == JOB.kind:
+                is_new = await make_job(client, wanted)
+            else:
+                await keep_facts(client, wanted, observed)
+                is_new = True
+        except (Unavailable, NotLeading):
+            raise
+        except ApiError as error:
+            failures.append(_failure(wanted["kind"], wanted["metadata"]["name"], error))
+        else:
+            written += [_title(wanted)] if is_new else []
+    return written
 
 
 async def _make_child_so(

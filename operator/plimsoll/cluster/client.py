@@ -19,7 +19,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from plimsoll.cluster.access import Access, access_of, authorization, sign_in
 from plimsoll.cluster.errors import Expired, NotLeading, Unavailable, error_of
-from plimsoll.cluster.kinds import Kind
+from plimsoll.cluster.kinds import POD, Kind
 from plimsoll.decide import Manifest
 
 CHILD_MANAGER: Final = "plimsoll"
@@ -39,6 +39,7 @@ _METHODS: Final = {
     "get": "GET",
     "list": "GET",
     "create": "POST",
+    "evict": "POST",
     "update": "PUT",
     "patch": "PATCH",
     "delete": "DELETE",
@@ -206,6 +207,19 @@ class Client:
         )
         return _named(kind, answer)
 
+    async def evict(self, namespace: str, pod: str, *, uid: str) -> None:
+        """Ask once that this very pod be evicted. Raises Unavailable when a budget does not allow it, and
+        Conflict for a namesake."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._call(
+            "evict", POD, POD.path(namespace, pod, "eviction"), body=body, tries_when_busy=1
+        )
+
     async def delete(self, kind: Kind, namespace: str | None, name: str, *, uid: str) -> None:
         """Delete that very object, its own children in the background. Raises Conflict for a namesake."""
         body = {
@@ -226,6 +240,7 @@ class Client:
         query: dict[str, str] | None = None,
         content_type: str = _JSON,
         accept: str = _JSON,
+        tries_when_busy: int = TRIES_WHEN_BUSY,
     ) -> Manifest:
         url = path + ("?" + urlencode(query) if query else "")
         is_known_again, busy = False, 0
@@ -242,7 +257,7 @@ class Client:
                 self._configuration = await sign_in(self._kubeconfig)
                 continue
             wait_seconds = _retry_after_seconds(headers)
-            if status == 429 and busy < TRIES_WHEN_BUSY - 1:
+            if status == 429 and busy < tries_when_busy - 1:
                 busy += 1
                 await self._pause(min(wait_seconds or 1.0, LONGEST_RETRY_AFTER_SECONDS))
                 continue

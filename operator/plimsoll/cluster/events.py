@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from plimsoll.api.news import Announcement
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.errors import ApiError
 from plimsoll.cluster.kinds import EVENT, INFERENCE_DEPLOYMENT
-from plimsoll.decide import Announcement, Manifest
+from plimsoll.decide import Manifest
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,10 @@ from plimsoll.cluster.errors import NotFound
 from plimsoll.cluster.kinds import GPU_NODE, NODE, POD
 from plimsoll.decide import Manifest
 from plimsoll.facts.gpu import Inventory
+from plimsoll.units import parse_bytes
 
+KUBELET_PORT: Final = 10250
+"""The kubelet's default, for nodes that publish none."""
 LIVING_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 Requested = Mapping[tuple[str, str], int]
@@ -63,6 +66,25 @@ class Fleet:
         """The next caller looks anew."""
         self._held = None
         self._changes += 1
+
+    def kubelet(self, node: str) -> str:
+        """Host and port of the node's kubelet; empty where the node is not known or has no address."""
+        status = self._nodes.get(node, {}).get("status") or {}
+        return str(status.get("kubelet") or "")
+
+    def allocatable_bytes(self, node: str) -> int | None:
+        """Memory that the node gives to pods; None where the node is not known or does not say."""
+        allocatable = (self._nodes.get(node, {}).get("status") or {}).get("allocatable") or {}
+        try:
+            return parse_bytes(allocatable["memory"])
+        except (KeyError, ValueError, AttributeError):
+            return None
+
+    def leaving(self) -> frozenset[str]:
+        """Nodes that are cordoned, as they are before they are emptied."""
+        return frozenset(
+            name for name, node in self._nodes.items() if node["spec"]["unschedulable"]
+        )
 
     def node_seen(self, node: Manifest, *, is_gone: bool = False) -> bool:
         """A watch told of a node. True when it matters to plans; then what was known is forgotten."""
@@ -123,8 +145,26 @@ def essence(node: Manifest) -> Manifest:
         "apiVersion": NODE.api_version,
         "kind": NODE.kind,
         "metadata": kept | {"labels": metadata.get("labels") or {}},
-        "status": {key: status.get(key) or {} for key in ("allocatable", "capacity")},
+        "spec": {"unschedulable": (node.get("spec") or {}).get("unschedulable") is True},
+        "status": {key: status.get(key) or {} for key in ("allocatable", "capacity")}
+        | {"kubelet": kubelet_address(status)},
     }
+
+
+def kubelet_address(status: Mapping[str, Any]) -> str:
+    """Host and port of a node's kubelet, by its InternalIP; empty where it has none."""
+    address = next(
+        (
+            str(each.get("address") or "")
+            for each in status.get("addresses") or ()
+            if each.get("type") == "InternalIP"
+        ),
+        "",
+    )
+    endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
+    port = endpoint.get("Port") or KUBELET_PORT
+    host = f"[{address}]" if ":" in address else address
+    return f"{host}:{port}" if address else ""
 
 
 def cards_requested(pods: Iterable[Manifest]) -> Requested:

@@ -49,26 +49,35 @@ def _grants(group: str, resource: str, scope: Scope, **why: str) -> tuple[Grant,
     )
 
 
-def _child(
-    group: str, resource: str, what: str, *, may_go_first: bool = False
-) -> tuple[Grant, ...]:
-    """What a kind of children needs. The API server checks `create` when an apply makes a new object,
-    and logs the request as the patch that it is. Children that go only with their owner, which the
-    garbage collector sees to, need no `delete`."""
-    ends = {"delete": f"remove {what} that is no longer wanted"} if may_go_first else {}
-    grants = _grants(
+def _applied(group: str, resource: str, what: str) -> tuple[Grant, ...]:
+    """What server-side apply needs. The API server checks `create` when an apply makes a new object, and
+    logs the request as the patch that it is."""
+    create, patch = _grants(
         group,
         resource,
         Scope.WATCHED,
-        list=f"see {what} of a deployment, and who has the name that it needs",
-        watch=f"put {what} right soon after somebody changed it",
         create=f"server-side apply of {what} that is not there yet",
         patch=f"server-side apply of {what}",
-        **ends,
     )
-    return tuple(
-        grant.model_copy(update={"logged_as": "patch"}) if grant.verb == "create" else grant
-        for grant in grants
+    return create.model_copy(update={"logged_as": "patch"}), patch
+
+
+def _child(
+    group: str, resource: str, what: str, *, may_go_first: bool = False
+) -> tuple[Grant, ...]:
+    """What a kind of children needs. Children that go only with their owner, which the garbage collector
+    sees to, need no `delete`."""
+    ends = {"delete": f"remove {what} that is no longer wanted"} if may_go_first else {}
+    return (
+        *_grants(
+            group,
+            resource,
+            Scope.WATCHED,
+            list=f"see {what} of a deployment, and who has the name that it needs",
+            watch=f"put {what} right soon after somebody changed it",
+            **ends,
+        ),
+        *_applied(group, resource, what),
     )
 
 
@@ -98,8 +107,29 @@ GRANTS: Final[tuple[Grant, ...]] = (
         Scope.WATCHED,
         list="see workers, and which cards are taken",
         watch="hear when a worker becomes ready or fails",
+        patch="take a worker out of the Service before it is recycled, by one label",
     ),
-    *_grants("", "configmaps", Scope.WATCHED, get="read the facts of a model where one is named"),
+    *_grants(
+        "",
+        "pods/eviction",
+        Scope.WATCHED,
+        create="recycle a worker, as budgets allow",
+    ),
+    *_grants(
+        "",
+        "configmaps",
+        Scope.WATCHED,
+        get="read the facts of a model where one is named, those that were read from its files, and the "
+        "memory of workers before our start",
+    ),
+    *_applied("", "configmaps", "what the model's files said, or workers' memory so far"),
+    *_grants(
+        "batch",
+        "jobs",
+        Scope.WATCHED,
+        get="see whether the model's files are being read, or could not be",
+        create="read the headers of a model's files, once for each question",
+    ),
     *_grants("", "events", Scope.WATCHED, create="tell the person at kubectl"),
     *_grants(
         "",
@@ -107,6 +137,12 @@ GRANTS: Final[tuple[Grant, ...]] = (
         Scope.CLUSTER,
         list="see which cards there are",
         watch="hear of new nodes and changed cards",
+    ),
+    *_grants(
+        "",
+        "nodes/stats",
+        Scope.CLUSTER,
+        get="ask kubelets how much memory workers hold; of the kubelet itself, never through nodes/proxy",
     ),
     *_grants(
         OUR_GROUP,

@@ -52,6 +52,7 @@ SERVICE: Final = Kind(api_version="v1", kind="Service", plural="services")
 POD: Final = Kind(api_version="v1", kind="Pod", plural="pods")
 NODE: Final = Kind(api_version="v1", kind="Node", plural="nodes", namespaced=False)
 CONFIG_MAP: Final = Kind(api_version="v1", kind="ConfigMap", plural="configmaps")
+JOB: Final = Kind(api_version="batch/v1", kind="Job", plural="jobs")
 EVENT: Final = Kind(api_version="v1", kind="Event", plural="events")
 LEASE: Final = Kind(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
 

@@ -11,10 +11,18 @@ from plimsoll.api.v1alpha1 import FactsConfigMap
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.errors import NotFound
 from plimsoll.cluster.fleet import Fleet
+from plimsoll.cluster.inspection import NO_INSPECTOR, Inspector, is_inspection, look_at_inspection
 from plimsoll.cluster.kinds import CHILDREN, CONFIG_MAP, INFERENCE_DEPLOYMENT, POD
+from plimsoll.cluster.worker import engine_facts, essence_of_containers, seconds_of
 from plimsoll.decide import Key, Manifest, Observed
 from plimsoll.facts.worker import WorkerFacts
-from plimsoll.render.labels import DEPLOYMENT_LABEL, POOL_LABEL, label_value
+from plimsoll.render.labels import (
+    COMPONENT_LABEL,
+    DEPLOYMENT_LABEL,
+    DRAINING_COMPONENT,
+    POOL_LABEL,
+    label_value,
+)
 
 TEMPLATE_HASH_LABEL: Final = "pod-template-hash"
 ANY: Final = "0"
@@ -25,7 +33,12 @@ Versions = Mapping[str, str]
 
 
 async def look(
-    client: Client, key: Key, fleet: Fleet, *, written: Versions = MappingProxyType({})
+    client: Client,
+    key: Key,
+    fleet: Fleet,
+    *,
+    written: Versions = MappingProxyType({}),
+    inspector: Inspector = NO_INSPECTOR,
 ) -> Observed | None:
     """Read all that `decide` needs. None when the object is gone or on its way out.
 
@@ -39,20 +52,25 @@ async def look(
     if "deletionTimestamp" in deployment["metadata"]:
         return None
     labels = f"{DEPLOYMENT_LABEL}={label_value(key.name)}"
-    facts_text, seen, pods, children = await asyncio.gather(
+    facts_text, seen, inspection, pods, children = await asyncio.gather(
         _facts_text(client, key, deployment),
         fleet.inventory(),
+        look_at_inspection(client, deployment, inspector),
         client.list_all(
             POD, key.namespace, labels=labels, not_older_than=ANY, reduce=_worker_manifest
         ),
         _children(client, key, labels, written),
     )
+    readers = tuple(pod for pod in pods.items if is_inspection(pod))
+    workers = (worker_of(pod) for pod in pods.items if not is_inspection(pod))
     return Observed(
         deployment=deployment,
         inventory=seen,
         children=children,
-        workers=tuple(sorted((worker_of(pod) for pod in pods.items), key=lambda w: w.name)),
+        workers=tuple(sorted(workers, key=lambda worker: worker.name)),
         facts_text=facts_text,
+        inspection=inspection.model_copy(update={"pods": readers}),
+        leaving_nodes=fleet.leaving(),
     )
 
 
@@ -86,7 +104,10 @@ def worker_of(pod: Manifest) -> WorkerFacts:
         ),
         template_hash=labels.get(TEMPLATE_HASH_LABEL, ""),
         is_terminating="deletionTimestamp" in metadata,
+        created_seconds=seconds_of(metadata.get("creationTimestamp")),
+        is_in_service=labels.get(COMPONENT_LABEL) != DRAINING_COMPONENT,
         message=why_not_running(status),
+        **engine_facts(pod),
     )
 
 
@@ -111,13 +132,19 @@ def why_not_running(status: dict[str, Any]) -> str:
 _NO_NEWS: Final = frozenset({"ContainerCreating", "PodInitializing", "Completed"})
 
 
+_KEPT_METADATA: Final = ("name", "uid", "labels", "creationTimestamp", "deletionTimestamp")
+
+
 def _worker_manifest(pod: Manifest) -> Manifest | None:
     """Only what `worker_of` reads."""
     metadata = pod["metadata"]
-    kept = {k: metadata[k] for k in ("name", "uid", "labels", "deletionTimestamp") if k in metadata}
+    kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
     return {
         "metadata": kept,
-        "spec": {"nodeName": pod.get("spec", {}).get("nodeName")},
+        "spec": {
+            "nodeName": pod.get("spec", {}).get("nodeName"),
+            "containers": essence_of_containers(pod),
+        },
         "status": pod.get("status") or {},
     }
 

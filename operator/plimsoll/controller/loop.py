@@ -15,13 +15,16 @@ from plimsoll.cluster.client import Client
 from plimsoll.cluster.difference import Difference
 from plimsoll.cluster.errors import ApiError, Conflict, NotLeading, Unavailable
 from plimsoll.cluster.fleet import Fleet
+from plimsoll.cluster.inspection import Inspector
 from plimsoll.cluster.kinds import INFERENCE_DEPLOYMENT
 from plimsoll.cluster.observe import look
 from plimsoll.cluster.settled import Settled
 from plimsoll.controller.handlers import Doorbell, key_of
 from plimsoll.controller.health import Pulse
+from plimsoll.controller.judging import Judge
 from plimsoll.controller.queue import WorkQueue
 from plimsoll.controller.settings import Settings
+from plimsoll.controller.watching import NoWatch, Watch
 from plimsoll.decide import Desired, Key, Observed
 
 log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class Loop:
         wall_clock: Callable[[], float],
         chance: Callable[[], float],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        watch: Watch | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -82,7 +87,13 @@ class Loop:
         self._wall_clock = wall_clock
         self._chance = chance
         self._pause = pause
+        self._watch = NoWatch() if watch is None else watch
+        self._judge = judge
         self._settled = Settled()
+        self._inspector = Inspector(
+            image=settings.inspection_image or "",
+            image_pull_policy=settings.inspection_pull_policy,
+        )
         self._uids: dict[Key, set[str]] = {}
         self._written: dict[Key, Mapping[str, str]] = {}
 
@@ -119,12 +130,22 @@ class Loop:
         self, key: Key, versions: set[str]
     ) -> tuple[ApplyReport | None, float | None]:
         """`versions` takes those of the object that need no other visit, when this one went well."""
-        observed = await look(self._client, key, self._fleet, written=self._written.pop(key, {}))
+        observed = await look(
+            self._client,
+            key,
+            self._fleet,
+            written=self._written.pop(key, {}),
+            inspector=self._inspector,
+        )
         if observed is None:
             self._forget(key)
             return None, None
         self._remember(key, observed)
+        self._watch.seen(key, observed)
         now_seconds = self._wall_clock()
+        if self._judge is not None:
+            watched = await self._judge.watched(key, observed, now_seconds=now_seconds)
+            observed = observed.model_copy(update={"watched": watched})
         desired = self._decide(observed, now_seconds=now_seconds)
         report = await make_so(
             self._client,
@@ -200,6 +221,9 @@ class Loop:
         self._settled.forget(*self._uids.pop(key, set()))
         self._written.pop(key, None)
         self._bell.forget(key)
+        self._watch.forget(key)
+        if self._judge is not None:
+            self._judge.forget(key)
         self._tally.planned(key, None)
 
     async def resync_forever(self) -> None:

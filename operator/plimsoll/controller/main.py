@@ -26,12 +26,17 @@ from plimsoll.cluster.kinds import INFERENCE_DEPLOYMENT
 from plimsoll.cluster.lease import Elector, Terms
 from plimsoll.controller.handlers import Doorbell, kopf_settings, register
 from plimsoll.controller.health import HealthServer, Pulse, complaint
+from plimsoll.controller.judging import Judge
 from plimsoll.controller.loop import Decide, Loop
 from plimsoll.controller.queue import WorkQueue
 from plimsoll.controller.settings import Settings
+from plimsoll.controller.sources import fetcher_of, source_of
+from plimsoll.controller.watching import Watcher
 from plimsoll.decide import decide as decide_by_plan
+from plimsoll.diagnose.verdict import verdict
 from plimsoll.telemetry import export
 from plimsoll.telemetry.log import set_up
+from plimsoll.telemetry.workers import WorkerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +85,7 @@ class Operator:
         self.pulse = Pulse(worked_seconds=self._clock(), resync_tried_seconds=self._clock())
         self.queue = WorkQueue(clock=self._clock, chance=chance)
         self.metrics = export.Metrics(queue_keys=lambda: float(len(self.queue)))
+        self.worker_metrics = WorkerMetrics(self.metrics.registry)
         self.pulse.lateness = self.queue.lateness
         self._health = HealthServer(is_alive=self._complaint, pulse=self.pulse)
         self._stop_metrics: Callable[[], None] = lambda: None
@@ -135,6 +141,39 @@ class Operator:
             max_age_seconds=settings.fleet_seconds,
             namespaces=settings.namespaces,
         )
+        fetcher = fetcher_of(settings)
+        watcher = Watcher(
+            settings,
+            client=client,
+            fleet=fleet,
+            source=source_of(
+                settings,
+                fetcher,
+                client.access,
+                tally=self.worker_metrics,
+                clock=self._clock,
+                wall_clock=self._wall_clock,
+                chance=self._chance,
+            ),
+            show=self.worker_metrics,
+            clock=self._clock,
+            wall_clock=self._wall_clock,
+            chance=self._chance,
+        )
+        try:
+            return await self._lead_on(client, elector, keeping, fleet, watcher)
+        finally:
+            await fetcher.close()
+
+    async def _lead_on(
+        self,
+        client: Client,
+        elector: Elector,
+        keeping: asyncio.Task[Any],
+        fleet: Fleet,
+        watcher: Watcher,
+    ) -> int:
+        settings = self._settings
         bell = Doorbell(self.queue, fleet, clock=self._clock)
         loop = Loop(
             settings,
@@ -148,6 +187,13 @@ class Operator:
             clock=self._clock,
             wall_clock=self._wall_clock,
             chance=self._chance,
+            watch=watcher,
+            judge=Judge(
+                settings,
+                histories=watcher.histories_of,
+                judge=verdict,
+                started_seconds=self._wall_clock(),
+            ),
         )
         self.metrics.leads(True)
         self.pulse.worked_seconds = self.pulse.resync_tried_seconds = self._clock()
@@ -169,10 +215,11 @@ class Operator:
         workers = [_task(loop.work(), f"worker {i}") for i in range(settings.workers)]
         resyncing = _task(loop.resync_forever(), "resync")
         checking = _task(loop.check_watches_forever(), "watch check")
+        asking = _task(watcher.watch_forever(), "watcher")
         stopping = _task(self._stop.wait(), "stop")
         stop_watches = asyncio.Event()
         watching = _task(self._watch(client, bell, stop_watches), "kopf")
-        ours = {keeping, resyncing, checking, watching, stopping, *workers}
+        ours = {keeping, resyncing, checking, asking, watching, stopping, *workers}
         done, _ = await asyncio.wait(ours, return_when=asyncio.FIRST_COMPLETED)
         asked = stopping in done
         for task in done - {stopping}:
@@ -184,7 +231,7 @@ class Operator:
         self.pulse.role = "stopping"
         self.queue.close()
         await _finish(workers, FINISH_VISITS_SECONDS)
-        await _finish([keeping, resyncing, checking], 0.0)
+        await _finish([keeping, resyncing, checking, asking], 0.0)
         await elector.release()
         self.metrics.leads(False)
         await self._health.stop()

@@ -52,6 +52,45 @@ class Settings(Record):
     """The longest that one visit may take."""
     stall_seconds: float = Field(default=180.0, gt=0)
     """With work due and none done for so long, the operator calls itself dead."""
+    hour_seconds: float = Field(default=3600.0, gt=0)
+    """Length of an hour for the detector of growth and for every default of recycling; shorter in trials
+    only."""
+    growth_share: float = Field(default=1.0, gt=0, le=1)
+    """Part of the usual growth that the detector demands; less in trials only."""
+    settle_seconds: float = Field(default=120.0, ge=0)
+    """After its start the operator recycles nobody for so long."""
+    inspection_image: str | None = None
+    """Plimsoll's own image, in which Jobs read the headers of models on volumes; None reads none."""
+    inspection_pull_policy: str | None = Field(
+        default=None, pattern="^(Always|IfNotPresent|Never)$"
+    )
+    """How that image is pulled; None leaves it to Kubernetes."""
+    watch_seconds: float = Field(default=30.0, gt=0)
+    """Between two looks at each worker's memory and engine."""
+    stale_seconds: float = Field(default=120.0, gt=0)
+    """A figure older than this is no figure."""
+    scrape_timeout_seconds: float = Field(default=5.0, gt=0)
+    """The longest that a kubelet or an engine is waited for."""
+    kubelets_at_once: int = Field(default=4, ge=1)
+    """Kubelets that are asked at the same time."""
+    engines_at_once: int = Field(default=64, ge=1)
+    """Engines that are asked at the same time."""
+    kubelet_ca_file: str | None = None
+    """Authority that signs kubelets' serving certificates; None takes the cluster's own."""
+    kubelet_insecure_tls: bool = False
+    """Take kubelets' certificates unseen. Whoever answers in a kubelet's place then gets our token."""
+    prometheus_url: str | None = Field(default=None, pattern="^https?://")
+    """Prometheus server that knows memory and engines; None asks kubelets and engines themselves."""
+    prometheus_token_file: str | None = None
+    """File with a bearer token for it."""
+    prometheus_ca_file: str | None = None
+    """Authority that signs its certificate; None takes the system's."""
+    floor_bin_seconds: float = Field(default=600.0, gt=0)
+    """Time over which one floor of a worker's memory is taken."""
+    floor_flush_seconds: float = Field(default=1800.0, gt=0)
+    """The least time between two writes of a deployment's floors to its ConfigMap."""
+    history_hours: float = Field(default=72.0, gt=0)
+    """How far back floors are remembered."""
     log_format: str = Field(default="text", pattern="^(text|json)$")
     """Shape of the log: text or json."""
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")

@@ -23,6 +23,14 @@ VERSION_LABEL: Final = "app.kubernetes.io/version"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 WORKER_COMPONENT: Final = "worker"
 """Told apart from whatever else may carry DEPLOYMENT_LABEL one day, a gateway for example."""
+DRAINING_COMPONENT: Final = "worker-draining"
+"""A worker that is to leave. The Service picks workers by COMPONENT_LABEL, while neither ReplicaSet nor
+budget does: with this value a worker gets no new requests and keeps everything else."""
+
+FLOORS_COMPONENT: Final = "memory-floors"
+INSPECTION_COMPONENT: Final = "inspection"
+INSPECTION_LABEL: Final = "plimsoll.dev/inspection"
+"""Which question about the model's files a pod of an inspection answers."""
 
 PLAN_ANNOTATION: Final = "plimsoll.dev/plan"
 """Digest of what the plan pins, on the Deployment and on its pods: which plan does this pod run?"""
@@ -78,6 +86,38 @@ def service_name(deployment: str) -> str:
     if cleaned == deployment and len(deployment) <= LABEL_VALUE_LENGTH:
         return deployment
     return _shortened(cleaned, LABEL_VALUE_LENGTH, short_hash(deployment))
+
+
+def inspection_name(deployment: str, inspection: str) -> str:
+    """Name of the Job that reads the model's files: `<deployment>-inspect-<inspection>`, at most 52 long."""
+    plain = f"{deployment}-inspect-{inspection}"
+    if len(plain) <= POOL_NAME_LENGTH:
+        return plain
+    return _shortened(deployment, POOL_NAME_LENGTH, short_hash(deployment, inspection))
+
+
+def facts_name(deployment: str) -> str:
+    """Name of the ConfigMap with what the model's files said: `<deployment>-model-facts`."""
+    plain = f"{deployment}-model-facts"
+    if len(plain) <= LABEL_VALUE_LENGTH:
+        return plain
+    return _shortened(plain, LABEL_VALUE_LENGTH, short_hash(deployment))
+
+
+def floors_name(deployment: str) -> str:
+    """Name of the ConfigMap with its workers' memory so far: `<deployment>-memory-floors`."""
+    plain = f"{deployment}-memory-floors"
+    if len(plain) <= LABEL_VALUE_LENGTH:
+        return plain
+    return _shortened(plain, LABEL_VALUE_LENGTH, short_hash(deployment, "memory-floors"))
+
+
+def inspection_labels(deployment: str, inspection: str) -> dict[str, str]:
+    """Labels of an inspection's Job and pod: no worker, so no Service and no budget picks them."""
+    return deployment_labels(deployment) | {
+        COMPONENT_LABEL: INSPECTION_COMPONENT,
+        INSPECTION_LABEL: inspection,
+    }
 
 
 def deployment_labels(deployment: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from prometheus_client import (
 
 from plimsoll import __version__
 from plimsoll.decide import Key
+from plimsoll.telemetry.verdicts import VerdictMetrics
 
 _without_created: Any = disable_created_metrics  # it has no types
 # A visit takes some requests and, the first time, a plan: milliseconds to a few seconds.
@@ -93,6 +94,7 @@ class Metrics:
             "plimsoll_build_info", "1, with our version.", ("version",), registry=registry
         ).labels(version=__version__).set(1)
         self._pools: dict[Key, set[str]] = {}
+        self._verdicts = VerdictMetrics(registry)
 
     def visited(self, result: str, seconds: float) -> None:
         """A visit ended like this."""
@@ -120,6 +122,7 @@ class Metrics:
 
         A pool without a plan has no numbers rather than a zero.
         """
+        self._verdicts.told(key, status)
         budgets = {} if status is None else budgets_of(status)
         for pool in self._pools.pop(key, set()) - budgets.keys():
             for gauge in (self._kv_budget_bytes, self._planned_sequences):

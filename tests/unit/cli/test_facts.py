@@ -14,6 +14,7 @@ from gguf_writer import gguf
 from plimsoll.api.v1alpha1 import InlineFacts
 from plimsoll.cli.exits import Exit
 from plimsoll.cli.main import main
+from plimsoll.facts.inspection import read_report
 
 Capture = pytest.CaptureFixture[str]
 
@@ -205,3 +206,86 @@ def test_a_config_that_is_no_json_is_bad_input(folder: Path, capsys: Capture) ->
 def test_a_name_that_kubernetes_would_refuse_is_bad_input(folder: Path, capsys: Capture) -> None:
     assert main(["facts", str(folder), "--config-map", "Tiny_Facts"]) == Exit.BAD_INPUT
     assert "--config-map: 'Tiny_Facts'" in capsys.readouterr().err
+
+
+def test_an_index_that_names_a_tensor_in_the_wrong_file_is_refused(
+    folder: Path, capsys: Capture
+) -> None:
+    index = {"weight_map": dict.fromkeys(SHAPES, "a.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert main(["facts", str(folder)]) == Exit.REFUSED
+    assert (
+        "a.safetensors: model.safetensors.index.json says that it holds model.layers.1."
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"vocab_size": 128}, "config.json says vocab_size 128, a.safetensors has 100 rows"),
+        ({"num_hidden_layers": 3}, "config.json says num_hidden_layers 3, the files hold 2 layers"),
+        ({"num_hidden_layers": 1}, "config.json says num_hidden_layers 1, the files hold 2 layers"),
+        ({"intermediate_size": 96}, "config.json says intermediate_size 96 (96 rows), a.safeten"),
+        ({"torch_dtype": "float32"}, "config.json says torch_dtype float32, 100% of the weights'"),
+    ],
+)
+def test_a_config_that_contradicts_the_tensors_is_refused_by_field(
+    folder: Path, capsys: Capture, changed: dict[str, Any], says: str
+) -> None:
+    (folder / "config.json").write_text(json.dumps(CONFIG | changed))
+    assert main(["facts", str(folder)]) == Exit.REFUSED
+    said = capsys.readouterr().err
+    assert says in said
+    assert "from the same place" in said
+
+
+def test_a_safetensors_file_that_ends_inside_its_header_is_refused(
+    folder: Path, capsys: Capture
+) -> None:
+    (folder / "a.safetensors").write_bytes((folder / "a.safetensors").read_bytes()[:40])
+    assert main(["facts", str(folder)]) == Exit.REFUSED
+    assert "a.safetensors: the file ends inside its header" in capsys.readouterr().err
+
+
+def test_the_metadata_of_a_gguf_file_is_held_against_its_tensors(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    file = gguf_file(tmp_path / "tiny.gguf", **{"llama.embedding_length": 32})
+    assert main(["facts", str(file)]) == Exit.REFUSED
+    assert "llama.embedding_length is 32, token_embd.weight is 64 wide" in capsys.readouterr().err
+
+
+def test_a_report_says_what_was_printed_and_changes_with_the_files(
+    folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "message"
+    assert main(["facts", str(folder), "-o", "json", "--report", str(path)]) == Exit.FITS
+    first = read_report(path.read_text())
+    assert first is not None
+    assert first.model is not None
+    assert first.model.to_json() == json.loads(capsys.readouterr().out)["model"]
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"rope_theta": 1.0}))
+    main(["facts", str(folder), "--report", str(path)])
+    second = read_report(path.read_text())
+    assert second is not None
+    assert first.fingerprint != second.fingerprint
+
+
+@pytest.mark.parametrize("gone", ["b.safetensors", "config.json", "."])
+def test_a_refusal_is_reported_too(folder: Path, tmp_path: Path, gone: str) -> None:
+    path = tmp_path / "message"
+    if gone == ".":
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        (folder / gone).unlink()
+    assert main(["facts", str(folder), "--report", str(path)]) != Exit.FITS
+    report = read_report(path.read_text())
+    assert report is not None
+    assert str(folder) in report.refused
+
+
+def test_a_report_is_of_one_path(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    arguments = ["facts", str(folder), str(folder), "--report", str(tmp_path / "message")]
+    assert main(arguments) == Exit.BAD_INPUT
+    assert "--report: takes what one PATH says" in capsys.readouterr().err

@@ -142,6 +142,67 @@ def test_all_gpus_exits_3_where_no_card_fits(capsys: Capture, tmp_path: Path) ->
     assert main(["plan", "-f", path, "--all-gpus"]) == Exit.REFUSED
 
 
+def test_without_pools_all_gpus_chooses_engine_and_cards(capsys: Capture, tmp_path: Path) -> None:
+    path = changed(tmp_path, MIXED, pools=[])
+    assert main(["plan", "-f", path, "--all-gpus", "-o", "json"]) == Exit.FITS
+    by_card = {a["gpu"]: a["outcome"] for a in json.loads(capsys.readouterr().out)}
+    assert by_card["NVIDIA-H200"]["engine"] == "vllm"
+    assert by_card["NVIDIA-H200"]["cards"] > 1
+    assert any(note.startswith("not chosen: ") for note in by_card["NVIDIA-H200"]["notes"])
+    assert by_card["Tesla-T4"]["engine"] == "llamaCpp"
+    assert by_card["NVIDIA-GB10"]["cards"] == 1
+
+
+def test_all_gpus_says_what_binds(capsys: Capture, tmp_path: Path) -> None:
+    main(["plan", "-f", changed(tmp_path, MIXED, pools=[]), "--all-gpus"])
+    lines = capsys.readouterr().out.splitlines()
+    head = next(line for line in lines if "binding limit" in line)
+    assert head.split()[:4] == ["GPU", "type", "GiB", "cards"]
+    (row,) = [line for line in lines if line.split()[:1] == ["NVIDIA-H100-80GB-HBM3"]]
+    assert row.endswith("KV cache")
+    (row,) = [line for line in lines if line.split()[:1] == ["Tesla-T4"]]
+    assert row.endswith("layers fit")
+
+
+METRICS = str(Path(__file__).parents[2] / "data" / "vllm_metrics.txt")
+
+
+def test_lengths_come_from_an_engines_own_metrics(capsys: Capture) -> None:
+    args = ["plan", "-f", MIXED, "--pool", "a6000-tp4", "-o", "json"]
+    assert main(args) == Exit.FITS
+    (by_file,) = json.loads(capsys.readouterr().out)
+    assert main([*args, "--lengths", METRICS]) == Exit.FITS
+    (measured,) = json.loads(capsys.readouterr().out)
+    assert measured["outcome"]["maxModelLen"] < by_file["outcome"]["maxModelLen"]
+    assert (
+        measured["outcome"]["concurrency"]["expected"]
+        > by_file["outcome"]["concurrency"]["expected"]
+    )
+    notes = " ".join(measured["outcome"]["notes"])
+    assert "8 requests that the engine counted, too few to show a tail" in notes
+
+
+def test_a_page_without_lengths_is_bad_input(capsys: Capture, tmp_path: Path) -> None:
+    page = tmp_path / "metrics.txt"
+    page.write_text("# nothing\n")
+    assert main(["plan", "-f", MIXED, "--lengths", str(page)]) == Exit.BAD_INPUT
+    said = capsys.readouterr().err
+    assert f"--lengths: {page}: vllm:request_prompt_tokens is not in it" in said
+
+
+def test_one_services_lengths_are_not_given_to_two(capsys: Capture) -> None:
+    words = ["plan", "-f", MIXED, "-f", EDGE, "--lengths", METRICS]
+    assert main(words) == Exit.BAD_INPUT
+    assert "--lengths: tells of one service" in capsys.readouterr().err
+
+
+def test_the_pools_occupancy_is_shown(capsys: Capture) -> None:
+    main(["plan", "-f", MIXED, "--pool", "a6000-tp4"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of the pool) on average, at most" in said
+    assert "in all but one of a thousand moments" in said
+
+
 def test_cards_come_from_a_dump_of_nodes(capsys: Capture, tmp_path: Path) -> None:
     nodes = dump(tmp_path, node("a", "NVIDIA-GeForce-RTX-4090", 24564, 2))
     assert main(["plan", "-f", EDGE, "--facts", nodes, "-o", "json"]) == Exit.REFUSED

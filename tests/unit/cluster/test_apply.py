@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from api_box import StandIn, connected
+from plimsoll.api.news import Announcement
 from plimsoll.cluster.apply import ApplyReport, make_so
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.errors import Unavailable
@@ -22,7 +23,7 @@ from plimsoll.cluster.kinds import (
     Kind,
 )
 from plimsoll.cluster.settled import Settled
-from plimsoll.decide import Announcement, ChildRef, Desired, Observed
+from plimsoll.decide import ChildRef, Desired, Observed
 from plimsoll.facts.gpu import Inventory
 
 NOW = 1_795_970_000.0

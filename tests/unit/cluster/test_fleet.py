@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from api_box import StandIn, connected
 from plimsoll.cluster.client import Client
-from plimsoll.cluster.fleet import Fleet, cards_of_pod, cards_requested, essence
+from plimsoll.cluster.fleet import Fleet, cards_of_pod, cards_requested, essence, kubelet_address
 from plimsoll.cluster.kinds import GPU_NODE, NODE, POD
 
 GPU = "nvidia.com/gpu"
@@ -199,8 +199,38 @@ def test_pods_are_listed_only_where_that_is_allowed() -> None:
 
 def test_a_node_is_kept_without_what_is_heavy() -> None:
     kept = essence(node())
-    assert {"allocatable", "capacity"} == kept["status"].keys()
+    assert {"allocatable", "capacity", "kubelet"} == kept["status"].keys()
     assert {"name", "labels"} == kept["metadata"].keys()
+
+
+def test_a_kubelet_is_found_by_the_nodes_internal_address_and_published_port() -> None:
+    internal = {"type": "InternalIP", "address": "10.0.0.7"}
+    hostname = {"type": "Hostname", "address": "gpu-7"}
+    published = {"kubeletEndpoint": {"Port": 12250}}
+    assert "10.0.0.7:10250" == kubelet_address({"addresses": [hostname, internal]})
+    assert "10.0.0.7:12250" == kubelet_address(
+        {"addresses": [internal], "daemonEndpoints": published}
+    )
+    six = {"type": "InternalIP", "address": "fd00::7"}
+    assert "[fd00::7]:10250" == kubelet_address({"addresses": [six]})
+    assert "" == kubelet_address({"addresses": [hostname]})
+    assert "" == kubelet_address({})
+
+
+def test_the_fleet_knows_each_nodes_kubelet_and_memory() -> None:
+    seen = node()
+    seen["status"]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.7"}]
+    seen["status"]["allocatable"]["memory"] = "512Gi"
+
+    async def work(fleet: Fleet, _: StandIn, __: Clock) -> tuple[Any, ...]:
+        fleet.node_seen(seen)
+        name = seen["metadata"]["name"]
+        return (
+            fleet.kubelet(name), fleet.allocatable_bytes(name),
+            fleet.kubelet("other"), fleet.allocatable_bytes("other"),
+        )  # fmt: skip
+
+    assert ("10.0.0.7:10250", 512 << 30, "", None) == with_fleet(work)
 
 
 def test_init_containers_count_when_they_ask_for_more_and_sidecars_always() -> None:
@@ -218,3 +248,13 @@ def test_init_containers_count_when_they_ask_for_more_and_sidecars_always() -> N
 def test_cards_add_up_by_node(pods: list[tuple[str, int]]) -> None:
     requested = cards_requested(pod(str(i), on, cards) for i, (on, cards) in enumerate(pods))
     assert sum(requested.values()) == sum(cards for _, cards in pods)
+
+
+def test_cordoned_nodes_are_on_their_way_out() -> None:
+    async def work(fleet: Fleet, box: StandIn, _: Clock) -> frozenset[str]:
+        box.put(NODE, node("stays"))
+        box.put(NODE, node("goes") | {"spec": {"unschedulable": True}})
+        await fleet.inventory()
+        return fleet.leaving()
+
+    assert frozenset({"goes"}) == with_fleet(work)

@@ -10,7 +10,7 @@ from plimsoll.cluster.grants import (
     rules_of,
     watched_role_rules,
 )
-from plimsoll.cluster.kinds import CHILDREN
+from plimsoll.cluster.kinds import CHILDREN, CONFIG_MAP
 
 FORBIDDEN = {"secrets", "pods/exec", "pods/log", "nodes/proxy", "*"}
 
@@ -55,10 +55,10 @@ def test_only_children_of_pools_can_be_removed() -> None:
     assert removed == {"deployments", "poddisruptionbudgets"}
 
 
-def test_the_audit_log_calls_the_making_of_a_child_a_patch() -> None:
+def test_the_audit_log_calls_the_making_of_what_is_applied_a_patch() -> None:
     for grant in GRANTS:
-        is_child = grant.resource in {kind.plural for kind in CHILDREN}
-        expected = "patch" if is_child and grant.verb == "create" else grant.verb
+        is_applied = grant.resource in {kind.plural for kind in (*CHILDREN, CONFIG_MAP)}
+        expected = "patch" if is_applied and grant.verb == "create" else grant.verb
         assert expected == grant.logged_as
 
 
@@ -74,7 +74,13 @@ def test_roles_together_are_all_grants_in_both_layouts() -> None:
 
 def test_a_narrow_cluster_role_has_only_what_has_no_namespace() -> None:
     narrow = verbs(cluster_role_rules(watches_all_namespaces=False))
-    assert {"nodes", "gpunodes"} == {resource for _, resource, _ in narrow}
+    assert {"nodes", "nodes/stats", "gpunodes"} == {resource for _, resource, _ in narrow}
+
+
+def test_of_a_node_only_its_figures_are_read_and_nothing_goes_through_it() -> None:
+    """nodes/proxy would open a kubelet's exec and logs to whoever holds our token."""
+    of_nodes = {(g.resource, g.verb) for g in GRANTS if g.resource.partition("/")[0] == "nodes"}
+    assert {("nodes", "list"), ("nodes", "watch"), ("nodes/stats", "get")} == of_nodes
 
 
 def test_rules_do_not_depend_on_the_order_of_grants() -> None:
@@ -83,3 +89,8 @@ def test_rules_do_not_depend_on_the_order_of_grants() -> None:
 
 def test_leases_are_in_our_own_namespace_only() -> None:
     assert {Scope.OWN} == {grant.scope for grant in GRANTS if grant.resource == "leases"}
+
+
+def test_a_job_that_reads_files_is_made_and_looked_at_and_nothing_else() -> None:
+    verbs_of_jobs = {grant.verb for grant in GRANTS if grant.resource == "jobs"}
+    assert {"create", "get"} == verbs_of_jobs

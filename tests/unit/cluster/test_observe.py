@@ -12,7 +12,12 @@ from plimsoll.cluster.fleet import Fleet
 from plimsoll.cluster.kinds import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, POD, SERVICE
 from plimsoll.cluster.observe import look, why_not_running, worker_of
 from plimsoll.decide import Key, Observed
-from plimsoll.render.labels import DEPLOYMENT_LABEL, POOL_LABEL
+from plimsoll.render.labels import (
+    COMPONENT_LABEL,
+    DEPLOYMENT_LABEL,
+    DRAINING_COMPONENT,
+    POOL_LABEL,
+)
 
 KEY = Key(namespace="team", name="chat")
 OURS = {"labels": {DEPLOYMENT_LABEL: "chat", POOL_LABEL: "p"}}
@@ -154,3 +159,15 @@ def test_a_pod_becomes_a_worker() -> None:
 )
 def test_why_a_worker_does_not_run_is_in_one_sentence(status: dict[str, Any], told: str) -> None:
     assert told == why_not_running(status)
+
+
+def test_a_worker_that_drains_is_out_of_service_and_still_a_worker() -> None:
+    labels = OURS["labels"] | {COMPONENT_LABEL: DRAINING_COMPONENT}
+    made = {"name": "w", "uid": "u", "creationTimestamp": "2026-11-29T12:00:00Z"}
+    worker = worker_of({"metadata": made | {"labels": labels}})
+    assert (False, "p", 1795953600.0) == (
+        worker.is_in_service,
+        worker.pool,
+        worker.created_seconds,
+    )
+    assert worker_of({"metadata": made | OURS}).is_in_service

@@ -1,0 +1,147 @@
+"""What vLLM tells of its work, on the address of every fake pod, with figures that a story writes.
+
+    with FakeEngines(cluster, behave) as engines: ...
+
+The network namespace of the stories has no pods' addresses; here they all lead to one server, which
+looks up whose address was asked. `behave` says how the engine of a pod does at that moment. Counters
+and the histogram of first tokens are those that such an engine would have, in vLLM's names.
+"""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from controlplane import netns
+from controlplane.cluster import ControlPlane
+from stand_ins.background import Background
+
+POD_ADDRESSES: Final = "10.245.0.0/16"
+"""kwok's --cidr in controlplane/cluster.py."""
+PORT: Final = 8000
+BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
+TOKENS: Final = 50
+"""In each answer."""
+KNOWN_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How an engine does."""
+
+    running: float = 2.0
+    waiting: float = 0.0
+    requests_per_second: float = 20.0
+    ttft_seconds: float = 0.2
+    kv_used: float = 0.2
+    preemptions_per_second: float = 0.0
+
+
+@dataclass
+class Counters:
+    """What one engine has done since it was first asked."""
+
+    at_seconds: float = field(default_factory=time.monotonic)
+    requests: float = 0.0
+    preemptions: float = 0.0
+    buckets: list[float] = field(default_factory=lambda: [0.0] * (len(BOUNDS) + 1))
+
+    def go_on(self, does: Behaviour) -> None:
+        """Up to now it did like this."""
+        now = time.monotonic()
+        done = does.requests_per_second * (now - self.at_seconds)
+        self.requests += done
+        self.preemptions += does.preemptions_per_second * (now - self.at_seconds)
+        for place, bound in enumerate((*BOUNDS, float("inf"))):
+            if does.ttft_seconds <= bound:
+                self.buckets[place] += done
+        self.at_seconds = now
+
+
+class FakeEngines(Background):
+    """The engines of all fake pods of one control plane."""
+
+    def __init__(
+        self, cluster: ControlPlane, behave: Callable[[Mapping[str, Any]], Behaviour | None]
+    ) -> None:
+        """`behave` gives None for a pod whose engine does not answer."""
+        super().__init__("engines")
+        self._cluster = cluster
+        self._behave = behave
+        self._counters: dict[str, Counters] = {}
+        self._pods: tuple[float, dict[str, Mapping[str, Any]]] = (0.0, {})
+
+    @staticmethod
+    def why_not() -> str | None:
+        """Why there can be none here; None when there can."""
+        return None if netns.inside() else "addresses of fake pods need a network namespace of ours"
+
+    async def _start(self) -> None:
+        route("replace")
+        self._server = web.Server(self._answer, handler_cancellation=True)
+        self._door = await self._loop.create_server(self._server, "0.0.0.0", PORT)
+
+    async def _stop(self) -> None:
+        self._door.close()
+        await self._server.shutdown(timeout=0)
+        route("delete")
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.transport is None or request.path != "/metrics":
+            return web.Response(status=http.client.NOT_FOUND)
+        address = request.transport.get_extra_info("sockname")[0]
+        pod = await self._loop.run_in_executor(None, self._pod_at, address)
+        does = None if pod is None else self._behave(pod)
+        if pod is None or does is None:
+            return web.Response(status=http.client.SERVICE_UNAVAILABLE)
+        counters = self._counters.setdefault(pod["metadata"]["uid"], Counters())
+        counters.go_on(does)
+        return web.Response(text=page(does, counters))
+
+    def _pod_at(self, address: str) -> Mapping[str, Any] | None:
+        seen_seconds, pods = self._pods
+        if time.monotonic() - seen_seconds > KNOWN_SECONDS or address not in pods:
+            found = self._cluster.get("/api/v1/pods")["items"]
+            pods = {pod["status"]["podIP"]: pod for pod in found if "podIP" in pod["status"]}
+            self._pods = (time.monotonic(), pods)
+        return pods.get(address)
+
+
+def route(how: str) -> None:
+    """Lead all addresses of pods here, or no longer."""
+    subprocess.run(["ip", "route", how, "local", POD_ADDRESSES, "dev", "lo"], check=True)
+
+
+def page(does: Behaviour, counters: Counters) -> str:
+    """In the names of vLLM 0.22 (vllm/v1/metrics/loggers.py)."""
+    label = '{engine="0",model_name="m"}'
+    done = counters.requests
+    lines = [
+        f"vllm:num_requests_running{label} {does.running}",
+        f"vllm:num_requests_waiting{label} {does.waiting}",
+        f'vllm:num_requests_waiting_by_reason{{engine="0",reason="capacity"}} {does.waiting}',
+        f"vllm:num_preemptions_total{label} {counters.preemptions:.0f}",
+        f"vllm:kv_cache_usage_perc{label} {does.kv_used}",
+        f"vllm:prompt_tokens_total{label} {done * TOKENS:.0f}",
+        f"vllm:generation_tokens_total{label} {done * TOKENS:.0f}",
+        f"vllm:request_success_total{label} {done:.0f}",
+    ]
+    for bound, count in zip((*BOUNDS, "+Inf"), counters.buckets, strict=True):
+        lines.append(f'vllm:time_to_first_token_seconds_bucket{{le="{bound}"}} {count:.3f}')
+    return "\n".join(lines) + "\n"
+
+
+def age_seconds(pod: Mapping[str, Any]) -> float:
+    """Since the pod started."""
+    started = pod["status"].get("startTime")
+    if started is None:
+        return 0.0
+    began = datetime.datetime.fromisoformat(started).timestamp()
+    return max(0.0, time.time() - began)

@@ -1,0 +1,125 @@
+"""Does memory grow against time, over any of the horizons?"""
+
+from plimsoll.diagnose.records import Rule
+from plimsoll.diagnose.robust import (
+    Line,
+    median,
+    spread,
+    theil_sen,
+    without_steps,
+)
+from plimsoll.diagnose.settings import Horizon
+from plimsoll.diagnose.view import Seen, View, load_rises, peak_rises, surest
+
+
+def slope_over_horizons(view: View) -> Seen | None:
+    """Growth against time over one of the horizons."""
+    if len(view.fine.times) < 7:
+        return None
+    return surest(_over(view, horizon) for horizon in view.settings.horizons)
+
+
+def _over(view: View, horizon: Horizon) -> Seen | None:
+    settings, hours = view.settings, horizon.hours
+    is_short = hours <= settings.tide_hours
+    if not view.covers(hours):
+        return None
+    raw = view.fine.since(view.fine.times[-1] - hours - 1e-9)
+    if hours > settings.coarse_hours:  # every second point: as many pairs as a short horizon has
+        raw = Line(raw.times[::-1][::2][::-1], raw.values[::-1][::2][::-1])
+    if len(raw.times) < 6:
+        return None
+    line, taken = without_steps(
+        raw,
+        lag=settings.minimum_hours,
+        sigmas=settings.step_sigmas,
+        noise=settings.step_noise_bytes,
+        longest=settings.step_hours,
+    )
+    per_hour = settings.slope_bytes_per_hour * settings.hour_seconds / 3600
+    more = _by_load(view, hours) if is_short and hours >= settings.straight_hours else 1.0
+    demanded = max(per_hour, more * horizon.growth_bytes / hours)
+    if not goes_on(line, demanded * hours * 0.3, settings.third_share):
+        return None
+    slope = theil_sen(line)
+    if slope.middle <= demanded or slope.lower <= settings.lower_share * demanded:
+        return None
+    grown = slope.middle * (line.times[-1] - line.times[0])
+    if peak_rises(view, hours):
+        return None
+    steps_share = settings.steps_share if is_short else settings.long_steps_share
+    if taken > steps_share * grown or (is_short and not _shows_itself(view, hours, grown)):
+        return None
+    is_steep = grown > settings.steep_times * demanded * hours
+    if (hours <= settings.straight_hours or is_steep) and (
+        _bend(line, slope.middle) > settings.bend_share * grown
+    ):
+        return None
+    if grown < settings.scatter_times * scatter_of(line, slope.middle):
+        return None
+    if hours > settings.flat_hours and view.has_ended(slope):
+        return None
+    third = len(line.times) // 3
+    tail = Line(line.times[-third:], line.values[-third:])
+    if third >= 3 and theil_sen(tail).middle < settings.last_share * slope.middle:
+        return None
+    if (
+        not view.load_is_known
+        and hours >= settings.tide_hours
+        and not _day_over_day(view, demanded)
+    ):
+        return None
+    return Seen(Rule.SLOPE, hours, slope, grown, *view.doubt(slope, hours))
+
+
+def _by_load(view: View, hours: float) -> float:
+    """How many times the demanded growth must be there, for the load may have a part in it."""
+    if view.load_is_known and view.age < view.settings.young_hours:
+        return view.settings.young_times
+    return view.settings.loaded_times if load_rises(view, hours) else 1.0
+
+
+def goes_on(line: Line, least: float, share: float) -> bool:
+    """Each third stands above the one before: neither a step nor a rise that has ended."""
+    third = len(line.values) // 3
+    low = median(line.values[:third])
+    middle = median(line.values[third:-third])
+    high = median(line.values[-third:])
+    total = high - low
+    return total > 0 and total >= least and min(middle - low, high - middle) >= share * total
+
+
+def _bend(line: Line, slope: float) -> float:
+    """How far a point lies off the line at most: two steps in a row rise in each third as well, but
+    far off it."""
+    rests = [v - slope * t for t, v in zip(line.times, line.values, strict=True)]
+    middle = median(rests)
+    return max(abs(rest - middle) for rest in rests)
+
+
+def _shows_itself(view: View, hours: float, grown: float) -> bool:
+    """Whether part of the growth is there before the load is taken out: load that falls may make a
+    rise of a flat line."""
+    plain = view.plain.since(view.plain.times[-1] - hours - 1e-9).values
+    third = len(plain) // 3
+    if third == 0:
+        return False
+    rise = median(plain[-third:]) - median(plain[:third])
+    return rise >= view.settings.plain_share * grown
+
+
+def scatter_of(line: Line, slope: float) -> float:
+    return spread([v - slope * t for t, v in zip(line.times, line.values, strict=True)])
+
+
+def _day_over_day(view: View, demanded: float) -> bool:
+    """Without a known load: nearly every hour of the last day stands above its like the day before."""
+    by_hour = {round(time): value for time, value in zip(*view.hourly, strict=True)}
+    gains = sorted(
+        value - by_hour[time - 24]
+        for time, value in by_hour.items()
+        if time > -24 and time - 24 in by_hour
+    )
+    if len(gains) < 6:
+        return False
+    return gains[len(gains) // 5] >= 24 * demanded * view.settings.lower_share
