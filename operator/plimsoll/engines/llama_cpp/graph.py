@@ -7,8 +7,9 @@ the tensors that it has, and the rest from the table of traits.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from plimsoll.engines.llama_cpp.attention import Attention, CacheInputs, cache_inputs
+from plimsoll.engines.llama_cpp.attention import Attention
 from plimsoll.engines.llama_cpp.feed_forward import FeedForward
+from plimsoll.engines.llama_cpp.graph_cache import CacheInputs, cache_inputs
 from plimsoll.engines.llama_cpp.layer import Block, Layer, leaf_of, normed, plain_leaf
 from plimsoll.engines.llama_cpp.recurrence import Recurrence
 from plimsoll.engines.llama_cpp.reserve import Batch
