@@ -94,6 +94,10 @@ class Comparison:
     def is_exact(self) -> bool:
         return not self.denied and not self.unused
 
+    def unused_lines(self) -> str:
+        """A line for each grant that nobody used."""
+        return "".join(f"{_words(grant)}\n" for grant in sorted(self.unused))
+
     def __str__(self) -> str:
         lines = [f"denied: {_words(use)}" for use in sorted(self.denied)]
         lines += [f"never used: {_words(grant)}" for grant in sorted(self.unused)]

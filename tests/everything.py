@@ -1,12 +1,15 @@
 """Everything that CI runs, in the order that finds faults soonest, with times and the slowest parts.
 
-The control plane's programs are built beside the checks, for they take longest on a new machine.
+The control plane's programs are built beside the checks, for they take longest on a new machine. The stories
+run in two parts side by side: one mostly waits.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -28,10 +31,18 @@ STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
 )
 CLUSTER_STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
     ("fetch what the real node needs", (PYTHON, "e2e/controlplane/fetch.py", "--or-say-why")),
+)
+STORIES: Final = (PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--", *PYTEST)
+PATIENT: Final = tuple(
+    f"e2e/stories/test_{name}.py" for name in ("recycling", "recycling_on_a_real_node", "watching")
+)
+"""Stories that mostly wait for memory to grow: they run beside the others, on a control plane of their own."""
+PARTS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
     (
         "stories on a real cluster",
-        (PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--", *PYTEST, "e2e/stories"),
+        (*STORIES, "e2e/stories", *(f"--ignore={path}" for path in PATIENT)),
     ),
+    ("stories of watching and recycling", (*STORIES, *PATIENT)),
 )
 
 
@@ -44,6 +55,7 @@ def main() -> int:
         took.append(_waited(build))
         if not took[-1][2]:
             took.extend(_run(name, command) for name, command in CLUSTER_STEPS)
+            took.extend(_side_by_side(PARTS))
     finally:
         if build.poll() is None:
             build.terminate()
@@ -60,6 +72,50 @@ def _run(name: str, command: tuple[str | Path, ...]) -> tuple[str, float, int]:
         f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.1f} s", flush=True
     )
     return name, seconds, code
+
+
+def _side_by_side(
+    parts: tuple[tuple[str, tuple[str | Path, ...]], ...],
+) -> list[tuple[str, float, int]]:
+    """Parts of the stories at the same time, each told when it is done; then the verbs that all left."""
+    started = time.monotonic()
+    took: list[tuple[str, float, int]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        running = []
+        for number, (name, command) in enumerate(parts):
+            print(f"\n== {name}: beside the other part ...", flush=True)
+            said = (Path(folder) / f"said-{number}").open("w+", encoding="utf-8")
+            child = subprocess.Popen(
+                list(command),
+                cwd=ROOT,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"PLIMSOLL_UNUSED_VERBS": str(Path(folder) / f"unused-{number}")},
+            )
+            running.append((name, child, said))
+        for name, child, said in running:
+            code = child.wait()
+            seconds = time.monotonic() - started
+            said.seek(0)
+            print(f"\n== {name}:\n{said.read()}", flush=True)
+            said.close()
+            print(f"== {name}: {'passed' if code == 0 else f'FAILED ({code})'}, {seconds:.1f} s")
+            took.append((name, seconds, code))
+        took.append(_verbs(Path(folder), len(parts)))
+    return took
+
+
+def _verbs(folder: Path, parts: int) -> tuple[str, float, int]:
+    """No granted verb may be left unused by every part."""
+    name = "every granted verb was used"
+    files = [folder / f"unused-{number}" for number in range(parts)]
+    if not all(path.exists() for path in files):
+        print(f"== {name}: not known, a part did not get that far", flush=True)
+        return name, 0.0, 1
+    left = set.intersection(*(set(path.read_text(encoding="utf-8").splitlines()) for path in files))
+    for line in sorted(left):
+        print(f"never used: {line}", flush=True)
+    return name, 0.0, 1 if left else 0
 
 
 def _waited(build: subprocess.Popen[bytes]) -> tuple[str, float, int]:

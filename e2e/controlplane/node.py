@@ -30,9 +30,10 @@ from patience import Patience, eventually
 
 HERE: Final = Path(__file__).resolve().parent
 CGROUPS: Final = Path("/sys/fs/cgroup")
-BRIDGE: Final = "plimsoll0"
-POD_SUBNET: Final = "10.244.0.0/24"
 UNINITIALIZED: Final = "node.cloudprovider.kubernetes.io/uninitialized"
+HOUSEKEEPING: Final = "400ms"
+"""Between two looks at a container's memory, at times twice that. By itself a kubelet takes 10 s, too long for
+stories whose hours are short."""
 REAL_LABEL: Final = "plimsoll.test/real"
 
 
@@ -71,6 +72,9 @@ class RealNode:
         self.dir = cluster.dir / f"node-{name}"
         self.processes: dict[str, Child] = {}
         self._cgroup = f"{cluster.dir.name}.{name}"
+        number = netns.NODE_ADDRESSES.index(address)
+        self._bridge = f"plimsoll{number}"
+        self._pod_subnet = f"10.244.{number}.0/24"
 
     @property
     def kubelet_url(self) -> str:
@@ -117,7 +121,7 @@ class RealNode:
             quietly("umount", "--lazy", mount)
         for namespace in sorted(Path("/run/netns").glob("cni-*")):
             quietly("ip", "netns", "delete", namespace.name)
-        quietly("ip", "link", "delete", BRIDGE)
+        quietly("ip", "link", "delete", self._bridge)
         if os.environ.get("PLIMSOLL_KEEP") != "1":
             shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -165,6 +169,7 @@ class RealNode:
             *("--root-dir", self.dir / "kubelet", "--cert-dir", self.dir / "kubelet" / "pki"),
             # its addresses are ours to say: by itself it takes none that is on loopback
             *("--hostname-override", self.name, "--cloud-provider", "external", "--v", "2"),
+            *("--housekeeping-interval", HOUSEKEEPING),
         )
 
     def _start(self, name: str, *command: str | Path) -> None:
@@ -221,11 +226,11 @@ class RealNode:
         addresses = {
             "type": "host-local",
             "dataDir": f"{self.dir}/addresses",
-            "ranges": [[{"subnet": POD_SUBNET}]],
+            "ranges": [[{"subnet": self._pod_subnet}]],
         }
         bridge = {
             "type": "bridge",
-            "bridge": BRIDGE,
+            "bridge": self._bridge,
             "isGateway": True,
             "ipMasq": False,
             "hairpinMode": True,

@@ -1,13 +1,17 @@
 """One cluster, one fleet and one installed Plimsoll for the stories that do not break them.
 
 Stories that kill a part of the control plane start their own. Each story has its own namespace; after
-each the audit log must show no refused verb, and after all of them no verb that was never used.
+each the audit log must show no refused verb, and after all of them no verb that was never used. Where
+PLIMSOLL_UNUSED_VERBS names a file, this is one part of the stories: what it left unused is written there,
+and whoever runs all parts sees to it that no verb was left by every one (tests/everything.py).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +48,10 @@ def plimsoll(cluster: ControlPlane) -> Iterator[Installation]:
     comparison = compare(
         installed.grants(), installed.log.verbs_used(USER), installed.log.denied(USER)
     )
+    if part := os.environ.get("PLIMSOLL_UNUSED_VERBS"):
+        Path(part).write_text(comparison.unused_lines(), encoding="utf-8")
+        assert not comparison.denied, f"RBAC against the audit log:\n{comparison}"
+        return
     assert comparison.is_exact, f"RBAC against the audit log:\n{comparison}"
 
 

@@ -30,7 +30,7 @@ def test_mixed_fleet_lands_on_both_kinds_of_pool(world: World) -> None:
     assert 50 < int(value_of(llama, "--n-gpu-layers")) < 80
     planned = world.condition("llama-70b", "Planned")
     assert planned["status"] == "True"
-    assert "7 sequences of 16,384 tokens at 16 bit (15 at fp8)" in planned["message"]
+    assert "8 sequences of 16,384 tokens at 16 bit (17 at fp8)" in planned["message"]
     columns = world.kubectl("get", "infd", "llama-70b").split()
     assert columns[-1].endswith(("s", "m"))
     assert "AllWorkersReady" in columns

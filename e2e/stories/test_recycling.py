@@ -87,7 +87,7 @@ class Leaks:
                 running=64, waiting=40, ttft_seconds=4.0, kv_used=0.99, preemptions_per_second=5
             )
         leaks = metadata["name"] in self.since
-        late = leaks and time.time() - self.since[metadata["name"]] > HOUR
+        late = leaks and time.time() - self.since[metadata["name"]] > HOUR / 2
         return Behaviour(ttft_seconds=0.8 if late else 0.2)
 
 

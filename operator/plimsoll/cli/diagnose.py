@@ -42,7 +42,7 @@ What comes out:
   Unknown      the data do not suffice; the sentence says what is missing
 
 The first hour after the first sample (or after --ready) is warming up. A leak of 500 MiB an hour is seen
-after about 6 hours, one of 50 after about 17; more in docs/measured/slope.md.
+after about 7 hours, one of 50 after about 18; more in docs/measured/slope.md.
 
 exit codes:
   0  answered, whatever the verdict

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from plimsoll.diagnose.records import Verdict, VerdictKind
+from plimsoll.diagnose.records import Cause, Verdict, VerdictKind
 from plimsoll.facts.record import Record
 
 HOUR: Final = 3600.0
@@ -206,3 +206,28 @@ def next_open(windows: Sequence[Window], now_seconds: float) -> float:
                 opens.append(max(now_seconds, start))
                 break
     return min(opens)
+
+
+def is_overrun(worker: Worker) -> bool:
+    """Whether it grows so far beyond its declared caps that no window can be waited for."""
+    return worker.verdict.cause is Cause.OVERRUN
+
+
+def can_surge(case: Case) -> bool:
+    """Whether the successor may and can start before this one leaves."""
+    situation = case.situation
+    return case.policy.may_surge and situation.has_spare_card and not situation.is_autoscaled
+
+
+def recent(case: Case, seconds: float) -> list[Past]:
+    """Newest first. What is stamped ahead of our clock counts as recent: a budget errs downwards."""
+    since = case.now_seconds - seconds
+    return sorted((p for p in case.past if p.at_seconds > since), key=lambda p: -p.at_seconds)
+
+
+def time_words(seconds: float) -> str:
+    """For people: "40 s", "25 min", "6 h", "3 days"."""
+    for size, unit, most in ((1, "s", 120), (60, "min", 120), (HOUR, "h", 72)):
+        if seconds < most * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / DAY:.0f} days"

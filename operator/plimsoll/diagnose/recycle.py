@@ -23,10 +23,26 @@ from plimsoll.diagnose.case import (
     Situation,
     Window,
     Worker,
+    can_surge,
+    is_overrun,
     next_open,
+    recent,
+    time_words,
+)
+from plimsoll.diagnose.chance import (
+    a_peer_is_down,
+    another_is_in_flight,
+    budget_is_spent,
+    eviction_is_blocked,
+    is_cooling_down,
+    is_rolling_out,
+    nobody_else_serves,
+    node_is_draining,
+    we_only_watch,
+    window_is_closed,
 )
 from plimsoll.diagnose.outcome import outcome
-from plimsoll.diagnose.records import GROWING, Cause, Doubt, Trend, VerdictKind
+from plimsoll.diagnose.records import GROWING, Doubt, Trend, VerdictKind
 from plimsoll.units import counted
 
 __all__ = [
@@ -45,12 +61,22 @@ __all__ = [
     "Situation",
     "Window",
     "Worker",
+    "a_peer_is_down",
+    "another_is_in_flight",
+    "budget_is_spent",
     "can_surge",
     "choose",
+    "eviction_is_blocked",
+    "is_cooling_down",
     "is_overrun",
+    "is_rolling_out",
     "next_open",
+    "nobody_else_serves",
+    "node_is_draining",
     "order",
     "outcome",
+    "we_only_watch",
+    "window_is_closed",
 ]
 
 Check = Callable[[Case], Hold | None]
@@ -119,8 +145,8 @@ def is_warming_up(case: Case) -> Hold | None:
     if case.now_seconds < until:
         return Hold(
             reason=HoldReason.WARMING_UP,
-            sentence=f"It is Ready for {_time(case.now_seconds - worker.ready_seconds)}; what it does in "
-            f"the first {_time(policy.warm_up_seconds)} is warming up.",
+            sentence=f"It is Ready for {time_words(case.now_seconds - worker.ready_seconds)}; what it does in "
+            f"the first {time_words(policy.warm_up_seconds)} is warming up.",
             until_seconds=until,
         )
     return None
@@ -216,7 +242,7 @@ def limit_is_far(case: Case) -> Hold | None:
     whose = "the node's allocatable memory" if verdict.finding.limit_is_node else "its memory limit"
     return Hold(
         reason=HoldReason.LIMIT_IS_FAR,
-        sentence=f"It grows and reaches {whose} in {_time(hours * HOUR)}; up to {_time(report_hours * HOUR)} "
+        sentence=f"It grows and reaches {whose} in {time_words(hours * HOUR)}; up to {time_words(report_hours * HOUR)} "
         "before that, this is only told.",
         until_seconds=case.now_seconds + (hours - report_hours) * HOUR,
     )
@@ -224,7 +250,7 @@ def limit_is_far(case: Case) -> Hold | None:
 
 def recycles_do_not_help(case: Case) -> Hold | None:
     policy = case.policy
-    known = [past for past in _recent(case, policy.stall_seconds) if past.helped is not None]
+    known = [past for past in recent(case, policy.stall_seconds) if past.helped is not None]
     last = known[: policy.useless_recycles]
     if len(last) < policy.useless_recycles or any(past.helped for past in last):
         return None
@@ -240,7 +266,7 @@ def most_peers_rise_too(case: Case) -> Hold | None:
     if case.worker.verdict.kind is VerdictKind.HUNG:
         return None
     rising, known = _rising(case)
-    tried = [p for p in _recent(case, case.policy.stall_seconds) if p.verdict in GROWING]
+    tried = [p for p in recent(case, case.policy.stall_seconds) if p.verdict in GROWING]
     if len(tried) < case.policy.canaries:
         return None
     awaited = _awaited(case, tried)
@@ -257,137 +283,6 @@ def most_peers_rise_too(case: Case) -> Hold | None:
         "not this worker.",
         until_seconds=tried[-1].at_seconds + case.policy.stall_seconds if tried else None,
     )
-
-
-# --- whether it may be now ------------------------------------------------------------------------
-
-
-def is_rolling_out(case: Case) -> Hold | None:
-    if case.situation.is_rolling_out:
-        return Hold(
-            reason=HoldReason.ROLLING_OUT, sentence="The pool is rolling out or being scaled."
-        )
-    return None
-
-
-def node_is_draining(case: Case) -> Hold | None:
-    if case.situation.node_is_draining:
-        return Hold(
-            reason=HoldReason.NODE_IS_DRAINING,
-            sentence="Its node is being emptied; it leaves anyway.",
-        )
-    return None
-
-
-def another_is_in_flight(case: Case) -> Hold | None:
-    if case.situation.in_flight is not None:
-        return Hold(reason=HoldReason.RECYCLE_IN_FLIGHT, sentence=f"{case.situation.in_flight}.")
-    return None
-
-
-def a_peer_is_down(case: Case) -> Hold | None:
-    if case.worker.verdict.kind is VerdictKind.HUNG:
-        return None  # it serves nobody, so that replacing it takes nothing away
-    down = sorted(peer.pod for peer in case.situation.peers if not peer.is_ready or peer.is_leaving)
-    missing = case.situation.replicas_wanted - 1 - len(case.situation.peers)
-    if not down and missing <= 0:
-        return None
-    who = ", ".join(down) if down else counted(missing, "peer")
-    verb = "is" if len(down) == 1 or (not down and missing == 1) else "are"
-    return Hold(reason=HoldReason.PEER_IS_DOWN, sentence=f"{who} {verb} not Ready.")
-
-
-def is_cooling_down(case: Case) -> Hold | None:
-    mine = [
-        past for past in _recent(case, WEEK) if case.worker.uid in (past.uid, past.successor_uid)
-    ]
-    if not mine:
-        return None
-    lasts = case.policy.cooldown_seconds * (1 + case.policy.jitter * case.draw)
-    until = mine[0].at_seconds + lasts
-    if case.now_seconds >= until:
-        return None
-    return Hold(
-        reason=HoldReason.COOLING_DOWN,
-        sentence=f"It was recycled {_time(case.now_seconds - mine[0].at_seconds)} ago; the next may come "
-        f"{_time(lasts)} after that.",
-        until_seconds=until,
-    )
-
-
-def budget_is_spent(case: Case) -> Hold | None:
-    most = case.policy.max_per_day
-    if most is None:
-        most = min(6, 2 * max(1, case.situation.replicas_wanted))
-    done = _recent(case, DAY)
-    if len(done) < most:
-        return None
-    return Hold(
-        reason=HoldReason.BUDGET_IS_SPENT,
-        sentence=f"{counted(len(done), 'recycle')} in 24 hours; at most {most} are allowed.",
-        until_seconds=done[most - 1].at_seconds + DAY if most else None,
-    )
-
-
-def eviction_is_blocked(case: Case) -> Hold | None:
-    situation = case.situation
-    if situation.blocked is None:
-        return None
-    if situation.blocked_until_seconds is not None and (
-        case.now_seconds >= situation.blocked_until_seconds
-    ):
-        return None
-    return Hold(
-        reason=HoldReason.BLOCKED,
-        sentence=situation.blocked,
-        until_seconds=situation.blocked_until_seconds,
-    )
-
-
-def nobody_else_serves(case: Case) -> Hold | None:
-    if case.worker.verdict.kind is VerdictKind.HUNG or can_surge(case):
-        return None
-    if any(peer.is_ready and not peer.is_leaving for peer in case.situation.peers):
-        return None
-    why = (
-        "an autoscaler owns the number of replicas"
-        if case.situation.is_autoscaled
-        else "spec.recycling.surge is Never"
-        if not case.policy.may_surge
-        else "no fitting card is free"
-    )
-    return Hold(
-        reason=HoldReason.LAST_REPLICA,
-        sentence=f"It is the only one that serves, and a successor cannot start first: {why}.",
-    )
-
-
-def window_is_closed(case: Case) -> Hold | None:
-    """A limit that comes before the next window opens does not wait for it: a kill for want of memory
-    drops requests, a recycle does not."""
-    opens = next_open(case.policy.windows, case.now_seconds)
-    if opens <= case.now_seconds or case.worker.verdict.kind is VerdictKind.HUNG:
-        return None
-    hours = case.worker.verdict.finding.hours_to_limit
-    limit_at = None if hours is None else case.now_seconds + hours * HOUR
-    is_urgent = hours is not None and hours * HOUR < case.policy.urgent_seconds
-    if is_overrun(case.worker) or (is_urgent and limit_at is not None and limit_at <= opens + HOUR):
-        return None
-    return Hold(
-        reason=HoldReason.OUTSIDE_WINDOW,
-        sentence=f"The next window opens in {_time(opens - case.now_seconds)}.",
-        until_seconds=opens,
-    )
-
-
-def we_only_watch(case: Case) -> Hold | None:
-    if case.policy.mode is Mode.OBSERVE:
-        return Hold(
-            reason=HoldReason.OBSERVING,
-            sentence=f"{case.worker.verdict.sentence} It would be recycled now; spec.recycling.mode is "
-            "Observe.",
-        )
-    return None
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -418,23 +313,6 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 # --- the parts ------------------------------------------------------------------------------------
-
-
-def is_overrun(worker: Worker) -> bool:
-    """Whether it grows so far beyond its declared caps that no window can be waited for."""
-    return worker.verdict.cause is Cause.OVERRUN
-
-
-def can_surge(case: Case) -> bool:
-    """Whether the successor may and can start before this one leaves."""
-    situation = case.situation
-    return case.policy.may_surge and situation.has_spare_card and not situation.is_autoscaled
-
-
-def _recent(case: Case, seconds: float) -> list[Past]:
-    """Newest first. What is stamped ahead of our clock counts as recent: a budget errs downwards."""
-    since = case.now_seconds - seconds
-    return sorted((p for p in case.past if p.at_seconds > since), key=lambda p: -p.at_seconds)
 
 
 def _rising(case: Case) -> tuple[int, int]:
@@ -478,11 +356,3 @@ def _urgency(worker: Worker) -> tuple[bool, bool, float, int, str]:
         -(finding.bytes_per_hour or 0),
         worker.pod,
     )
-
-
-def _time(seconds: float) -> str:
-    """For people: "40 s", "25 min", "6 h", "3 days"."""
-    for size, unit, most in ((1, "s", 120), (60, "min", 120), (HOUR, "h", 72)):
-        if seconds < most * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / DAY:.0f} days"

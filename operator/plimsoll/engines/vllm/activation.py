@@ -79,7 +79,8 @@ ENCODERS: Final = {
     "KimiK25ForConditionalGeneration": _QWEN3,
     "Llama4ForConditionalGeneration": Encoder(4, 1408, 5632),
     "LlavaNextForConditionalGeneration": Encoder(1, 1024, 4096),
-    "Mistral3ForConditionalGeneration": Encoder(4, 1024, 4096),
+    # image_size 1540, patches of 14, merged 2 x 2: 55 x 55 tokens at most
+    "Mistral3ForConditionalGeneration": Encoder(4, 1024, 4096, most_tokens=3025),
     "Qwen2VLForConditionalGeneration": _QWEN2,
     "Qwen2_5_VLForConditionalGeneration": _QWEN2,
     "Qwen3VLForConditionalGeneration": _QWEN3,
