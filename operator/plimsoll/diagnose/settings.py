@@ -78,7 +78,7 @@ class SlopeSettings(NamedTuple):
     ended_share: float = 0.1
     """Below this part of the slope the newest stretch shows that the rise has ended."""
     steps_share: float = 0.5
-    """Steps in the window that add up to more than this part of the growth: it says too little."""
+    """A window with a step larger than this part of the growth says too little."""
     long_steps_share: float = 1.5
     """The same for horizons of more than a day."""
     straight_hours: float = 8.0
@@ -103,8 +103,8 @@ class SlopeSettings(NamedTuple):
     """A rise that has gone on this long since the start is no cache any more."""
     settled_tail_hours: float = 12.0
     largest_cache_bytes: int = 8 * GIB
-    """llama-server's default --cache-ram of 8192 MiB (llama.cpp b9000 tools/server) is the largest cache in
-    host memory that an engine keeps unasked."""
+    """The largest cache in host memory that an engine keeps unasked: llama-server's --cache-ram of 8192 MiB
+    (ggml-org/llama.cpp#16391)."""
     cache_margin: float = 1.25
     near_hours: float = 6.0
     """A limit nearer than this settles a doubt."""
