@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 
-.PHONY: help setup lint types doors unit check e2e test demo bench bench-slope accuracy accuracy-record generate golden lock soak clean
+.PHONY: help setup lint types doors unit check e2e e2e-leak test demo bench bench-slope accuracy accuracy-record generate golden lock soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ e2e: $(STAMP) ## the stories, on a real control plane and, where it can be, a re
 	$(BIN)/python e2e/controlplane/build.py
 	$(BIN)/python e2e/controlplane/fetch.py --or-say-why
 	$(BIN)/python e2e/controlplane/netns.py --or-plainly -- $(BIN)/python -m pytest e2e/stories
+
+e2e-leak: $(STAMP) ## a real leak on two real nodes, and a real llama-server under load (22 GiB of memory)
+	PLIMSOLL_UNUSED_VERBS=/dev/null $(BIN)/python e2e/controlplane/netns.py -- $(BIN)/python -m pytest e2e/stories/test_recycling_on_a_real_node.py
 
 test: $(STAMP) ## everything that CI runs, with times and the slowest parts
 	@$(BIN)/python tests/everything.py
