@@ -8,6 +8,7 @@ parallelism (vLLM 0.33.0 model_executor/layers/linear.py, vocab_parallel_embeddi
 
 from typing import Final
 
+from plimsoll.engines.vllm.split import partition
 from plimsoll.facts.model import KvKind, ModelFacts
 from plimsoll.units import ceil_div, round_up
 
@@ -106,8 +107,4 @@ def layers_of_stages(layers: int, stages: int) -> tuple[int, ...]:
 
     vLLM 0.33.0 distributed/utils.py, get_pp_indices.
     """
-    each, left = divmod(layers, stages)
-    counts = [each] * stages
-    for stage in range(2, left + 2):
-        counts[-stage] += 1
-    return tuple(counts)
+    return tuple(len(stage) for stage in partition(layers, stages))
