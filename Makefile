@@ -46,7 +46,7 @@ e2e: $(STAMP) ## the stories, on a real control plane and, where it can be, a re
 	$(BIN)/python e2e/controlplane/fetch.py --or-say-why
 	$(BIN)/python e2e/controlplane/netns.py --or-plainly -- $(BIN)/python -m pytest e2e/stories
 
-e2e-leak: $(STAMP) ## a real leak on two real nodes, and a real llama-server under load (22 GiB of memory)
+e2e-leak: $(STAMP) ## a real leak on two real nodes, and a real llama-server under load (21 GiB of memory)
 	PLIMSOLL_UNUSED_VERBS=/dev/null $(BIN)/python e2e/controlplane/netns.py -- $(BIN)/python -m pytest e2e/stories/test_recycling_on_a_real_node.py
 
 test: $(STAMP) ## everything that CI runs, with times and the slowest parts
