@@ -89,20 +89,58 @@ def theil_sen_bound(hours: float) -> Detector:
 
 
 def mann_kendall(hours: float) -> Detector:
-    """A trend at 99 % by Mann (1945) and Kendall, with a Theil-Sen slope above the threshold."""
+    """A trend at 99 % by Mann (1945) and Kendall, its variance corrected for autocorrelation by Hamed and
+    Rao (1998), with a Theil-Sen slope above the threshold."""
 
     def alarms(moment: Moment) -> bool:
         line = _window(moment, hours)
         if line is None:
             return False
-        values, count = line.values, len(line.values)
-        score = sum((b > a) - (b < a) for at, a in enumerate(values) for b in values[at + 1 :])
-        variance = count * (count - 1) * (2 * count + 5) / 18
-        if (score - 1) / math.sqrt(variance) <= 2.3263479:
-            return False
-        return theil_sen(line).middle > PLAIN_MIB
+        slope = theil_sen(line).middle
+        return slope > PLAIN_MIB and mann_kendall_z(line, slope) > Z_99
 
     return alarms
+
+
+Z_99: Final = 2.3263479
+"""One-sided 99 % of the normal distribution."""
+Z_975: Final = 1.9599640
+"""Autocorrelations nearer to 0 than this, in their own deviations, are taken for noise."""
+
+
+def mann_kendall_z(line: Line, slope: float) -> float:
+    """The score of a trend in its standard deviations, after Hamed and Rao (1998): the variance grows by
+    what the ranks of the line without its slope have in common with themselves later on."""
+    values, count = line.values, len(line.values)
+    score = sum((b > a) - (b < a) for at, a in enumerate(values) for b in values[at + 1 :])
+    rests = [value - slope * place for place, value in zip(line.times, values, strict=True)]
+    ranks = _ranks(rests)
+    middle = math.fsum(ranks) / count
+    off = [rank - middle for rank in ranks]
+    squares = math.fsum(each * each for each in off)
+    more = 0.0
+    for lag in range(1, count):
+        alike = math.fsum(a * b for a, b in zip(off, off[lag:], strict=False)) / squares
+        if abs(alike) > Z_975 / math.sqrt(count):
+            more += (count - lag) * (count - lag - 1) * (count - lag - 2) * alike
+    times = 1 + 2 / (count * (count - 1) * (count - 2)) * more
+    variance = count * (count - 1) * (2 * count + 5) / 18 * max(times, 1 / count)
+    return (score - (score > 0) + (score < 0)) / math.sqrt(variance)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """From 1; what is equal shares the mean of its ranks."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    found = [0.0] * len(values)
+    at = 0
+    while at < len(order):
+        end = at
+        while end + 1 < len(order) and values[order[end + 1]] == values[order[at]]:
+            end += 1
+        for place in order[at : end + 1]:
+            found[place] = (at + end) / 2 + 1
+        at = end + 1
+    return found
 
 
 def _window(moment: Moment, hours: float) -> Line | None:
@@ -127,7 +165,7 @@ PLAIN: Final[dict[str, Detector]] = {
     "OLS 6 h": ols(6),
     "OLS 24 h": ols(24),
     "Theil-Sen 12 h": theil_sen_bound(12),
-    "Mann-Kendall 12 h": mann_kendall(12),
+    "Mann-Kendall (Hamed-Rao) 12 h": mann_kendall(12),
 }
 
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from plimsoll.cli.curve import svg_curve, terminal_curve
 from plimsoll.cli.exits import BadInputError, Exit
+from plimsoll.cli.hints import hint, too_short
 from plimsoll.cli.output import Form, as_text
 from plimsoll.cli.replay import Recording, Replay, replay
-from plimsoll.cli.series import read_latency, read_memory, read_series
+from plimsoll.cli.series import read_latency, read_memory, read_series, read_share
 from plimsoll.diagnose.records import VerdictKind
 from plimsoll.diagnose.recycle import Hold, Recycle
 from plimsoll.diagnose.settings import DEFAULT, SlopeSettings
@@ -23,6 +24,10 @@ examples:
   plimsoll diagnose --memory memory.csv
   plimsoll diagnose --memory memory.csv --ttft ttft.csv --load running.csv --limit 64Gi
   plimsoll diagnose --memory memory.csv --cache-cap 8192Mi --slope 50Mi -o json
+  plimsoll diagnose --memory rss.csv --swap swap.csv --work tokens.csv --limit 60G
+  plimsoll diagnose --memory memory.csv --ttft ttft.csv --load running.csv --waiting waiting.csv \
+    --preemptions preemptions.csv --requests finished.csv
+  plimsoll diagnose --memory load-test.csv --hour 5m
   promtool query range --format=json http://prometheus:9090 \\
     'container_memory_rss{pod="chat-0",container="engine"}' > memory.json
   plimsoll diagnose --memory memory.json --svg memory.svg
@@ -30,7 +35,8 @@ examples:
 A file holds one container's series: lines of `seconds,value` (a first line may name the columns), or the JSON
 that Prometheus gives for a range. Seconds are epoch seconds or count from any beginning, the same in all
 files. Memory is in bytes and must be anonymous memory and swap: container_memory_rss plus
-container_memory_swap. The working set has page cache in it, and RSS alone falls when memory is swapped out.
+container_memory_swap (--swap adds a second file). The working set has page cache in it, and RSS alone falls
+when memory is swapped out.
 
 What comes out:
   Growth       memory rises, and so does the time to first token at a load alike: would be recycled
@@ -41,8 +47,10 @@ What comes out:
   WarmingUp    too early to tell growth from warming up
   Unknown      the data do not suffice; the sentence says what is missing
 
-The first hour after the first sample (or after --ready) is warming up. A leak of 500 MiB an hour is seen
-after about 7 hours, one of 50 after about 18; more in docs/measured/slope.md.
+The first hour after the first sample (or after --ready) is warming up, and a rise is told from its end only
+after six hours more. A leak of 500 MiB an hour is seen after about 6 hours, one of 50 after about 17; more in
+docs/measured/slope.md. A load test that packs hours into minutes is judged with --hour, which shortens the
+warm-up and every window with it. Samples of more than an hour apart stretch them in proportion.
 
 exit codes:
   0  answered, whatever the verdict
@@ -57,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory", metavar="FILE", required=True, help="resident bytes (anonymous and swap)"
     )
     parser.add_argument(
+        "--swap", metavar="FILE", help="bytes swapped out, where --memory is RSS alone: added to it"
+    )
+    parser.add_argument(
         "--ttft", metavar="FILE", help="seconds to the first token: of requests, or their p95"
     )
     parser.add_argument(
@@ -64,6 +75,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--work", metavar="FILE", help="tokens (or requests) done, a counter that only rises"
+    )
+    parser.add_argument(
+        "--waiting", metavar="FILE", help="requests that wait for a slot or for room"
+    )
+    parser.add_argument("--kv-use", metavar="FILE", help="part of the KV pool in use, from 0 to 1")
+    parser.add_argument("--preemptions", metavar="FILE", help="preempted requests, a counter")
+    parser.add_argument(
+        "--requests",
+        metavar="FILE",
+        help="finished requests, a counter: what preemptions compare with",
     )
     parser.add_argument("--limit", metavar="BYTES", help="memory limit: 64Gi or 68719476736")
     parser.add_argument(
@@ -80,6 +101,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warm-up", metavar="DURATION", help="after that, e.g. 30m (default 1h): not judged"
     )
+    parser.add_argument(
+        "--hour",
+        metavar="DURATION",
+        help="length of an hour of the detector, e.g. 5m for a load test of 40 minutes (default 1h)",
+    )
     parser.add_argument("--svg", metavar="FILE", help="draw the floors of memory into this file")
     parser.add_argument(
         "-o",
@@ -94,14 +120,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read, judge and tell."""
     recording = Recording(
-        memory=read_memory(arguments.memory),
+        memory=read_memory(arguments.memory, arguments.swap),
         ttft=read_latency(arguments.ttft) if arguments.ttft else (),
         load=_optional("--load", arguments.load),
         work=_optional("--work", arguments.work),
+        waiting=_optional("--waiting", arguments.waiting),
+        kv_used=read_share("--kv-use", arguments.kv_use) if arguments.kv_use else (),
+        preemptions=_optional("--preemptions", arguments.preemptions),
+        requests=_optional("--requests", arguments.requests),
         limit_bytes=_bytes("--limit", arguments.limit),
-        cache_cap_bytes=_bytes("--cache-cap", arguments.cache_cap) or 0,
+        cache_cap_bytes=_cap(arguments.cache_cap),
         ready_seconds=_number("--ready", arguments.ready),
     )
+    _check_times(recording)
     found = replay(recording, _settings(arguments))
     if arguments.svg:
         _draw(arguments, recording, found)
@@ -114,19 +145,17 @@ def run(arguments: argparse.Namespace) -> int:
 def as_data(recording: Recording, found: Replay) -> dict[str, Any]:
     """The answer as plain data."""
     began = recording.memory[0].at_seconds
-    seen = {
+    seen: dict[str, Any] = {
         "samples": len(recording.memory),
         "bins": len(found.bins),
         "binSeconds": found.bin_seconds,
         "hours": round((recording.memory[-1].at_seconds - began) / 3600, 2),
         "lives": found.lives,
     }
+    if found.before is not None:
+        seen["lifeBefore"] = found.before.value
     if not found.moments:
-        return {
-            "verdict": VerdictKind.UNKNOWN.value,
-            "sentence": "No ten minutes have enough samples in them; give a sample each 30 s or so.",
-            "seen": seen,
-        }
+        return {**too_short(recording, found), "seen": seen}
     last = found.moments[-1]
     first = next(m for m in found.moments if m.verdict.kind is last.verdict.kind)
     changes, before = [], None
@@ -147,7 +176,7 @@ def as_data(recording: Recording, found: Replay) -> dict[str, Any]:
         "verdict": said.pop("kind"),
         "cause": said.pop("cause", None),
         "sentence": said.pop("sentence"),
-        "advice": said.pop("advice", ""),
+        "advice": said.pop("advice", "") or hint(last.verdict, found),
         "firstReached": _when(first.at_seconds, began),
         "recycle": decision,
         **said,
@@ -203,17 +232,57 @@ def _optional(option: str, path: str | None) -> Series:
     return read_series(option, path) if path else ()
 
 
+def _check_times(recording: Recording) -> None:
+    """Other files that have nothing to do with the memory's times are a mistake, not unknown data."""
+    first, last = recording.memory[0].at_seconds, recording.memory[-1].at_seconds
+    for option, series in (
+        ("--ttft", recording.ttft),
+        ("--load", recording.load),
+        ("--work", recording.work),
+        ("--waiting", recording.waiting),
+        ("--kv-use", recording.kv_used),
+        ("--preemptions", recording.preemptions),
+        ("--requests", recording.requests),
+    ):
+        if series and (series[-1].at_seconds < first or series[0].at_seconds > last):
+            raise BadInputError(
+                f"{option}: its times run from {series[0].at_seconds:.0f} to {series[-1].at_seconds:.0f}, those "
+                f"of --memory from {first:.0f} to {last:.0f}; all files count from the same beginning"
+            )
+
+
 def _settings(arguments: argparse.Namespace) -> SlopeSettings:
     settings = DEFAULT
+    hour = _duration("--hour", arguments.hour) if arguments.hour is not None else 3600.0
+    if not MIN_HOUR_SECONDS <= hour <= MOST_HOUR_SECONDS:
+        raise BadInputError(f"--hour: {arguments.hour} is not between 10s and 7d")
+    if hour != settings.hour_seconds:
+        settings = settings.shortened(hour, 1.0)
     if (slope := _bytes("--slope", arguments.slope)) is not None:
         settings = settings._replace(slope_bytes_per_hour=float(slope))
     if arguments.warm_up is not None:
-        try:
-            seconds = parse_seconds(arguments.warm_up)
-        except ValueError as error:
-            raise BadInputError(f"--warm-up: {error}") from error
-        settings = settings._replace(warm_up_hours=seconds / 3600)
+        settings = settings._replace(warm_up_hours=_duration("--warm-up", arguments.warm_up) / hour)
     return settings
+
+
+MIN_HOUR_SECONDS: Final = 10.0
+MOST_HOUR_SECONDS: Final = 7 * 86400.0
+
+
+def _duration(option: str, text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise BadInputError(f"{option}: {error}") from error
+
+
+def _cap(text: str | None) -> int:
+    if text is not None and text.strip().startswith("-"):
+        raise BadInputError(
+            f"--cache-cap: {text} is a cache without a cap, which grows until the host is full; give "
+            "llama-server a --cache-ram in MiB and name that, or leave --cache-cap out to see the growth"
+        )
+    return _bytes("--cache-cap", text) or 0
 
 
 def _bytes(option: str, text: str | None) -> int | None:

@@ -9,13 +9,14 @@ from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from plimsoll.diagnose import recycle
-from plimsoll.diagnose.floors import BIN_SECONDS, LEAST_SAMPLES, floors, percentile
-from plimsoll.diagnose.records import Verdict
+from plimsoll.diagnose.floors import LEAST_SAMPLES, floors, percentile
+from plimsoll.diagnose.records import Verdict, VerdictKind
 from plimsoll.diagnose.recycle import Case, Hold, Policy, Recycle, Situation, Worker
 from plimsoll.diagnose.settings import SlopeSettings
 from plimsoll.diagnose.verdict import verdict
 from plimsoll.facts.series import (
     ContainerLife,
+    EngineSample,
     FloorBin,
     LatencyBin,
     Series,
@@ -24,7 +25,7 @@ from plimsoll.facts.series import (
 
 MOST_LOOKS: Final = 400
 """Moments that are judged; a longer record is judged less often than each ten minutes."""
-KEPT_SECONDS: Final = 72 * 3600.0
+KEPT_HOURS: Final = 72.0
 """As the operator keeps."""
 POD: Final = "recorded"
 
@@ -40,6 +41,14 @@ class Recording(NamedTuple):
     """Requests in flight."""
     work: Series = ()
     """Tokens or requests done, a counter."""
+    waiting: Series = ()
+    """Requests that wait."""
+    kv_used: Series = ()
+    """Part of the KV pool in use, 0 to 1."""
+    preemptions: Series = ()
+    """A counter."""
+    requests: Series = ()
+    """Finished ones, a counter."""
     limit_bytes: int | None = None
     cache_cap_bytes: int = 0
     ready_seconds: float | None = None
@@ -63,19 +72,38 @@ class Replay(NamedTuple):
     lives: int
     """Starts that the memory shows."""
     bin_seconds: float
+    life_seconds: tuple[float, ...] = ()
+    """How long each of them lasted, oldest first."""
+    before: VerdictKind | None = None
+    """What the life before the newest one came to."""
 
 
 def replay(recording: Recording, settings: SlopeSettings) -> Replay:
     """Judge the recording as the operator would have: one worker of a pool whose others are well and
-    flat, with a card free for a successor, any time of the week."""
+    flat, with a card free for a successor, any time of the week.
+
+    Where samples come less often than once an hour, every window is stretched in proportion: so many
+    samples say as much of days as they would of hours.
+    """
     lives = list(lives_of(recording.memory))
-    memory = lives[-1]
-    size = bin_seconds(memory)
+    found = _replayed(lives[-1], recording, settings, every=1)
+    before = _replayed(lives[-2], recording, settings, every=0) if len(lives) > 1 else None
+    return found._replace(
+        lives=len(lives),
+        life_seconds=tuple(life[-1].at_seconds - life[0].at_seconds for life in lives),
+        before=before.moments[-1].verdict.kind if before is not None and before.moments else None,
+    )
+
+
+def _replayed(memory: Series, recording: Recording, settings: SlopeSettings, every: int) -> Replay:
+    """One life, judged all along or, with `every` 0, at its end alone."""
+    size = bin_seconds(memory, settings.hour_seconds * settings.bin_hours)
+    hour = max(settings.hour_seconds, size)
+    settings = settings._replace(hour_seconds=hour, bin_hours=size / hour)
     least = max(1, min(LEAST_SAMPLES, int(size / spacing(memory) / 4)))
     started, end = memory[0].at_seconds, memory[-1].at_seconds
-    ready = started
-    if len(lives) == 1 and recording.ready_seconds is not None:
-        ready = recording.ready_seconds
+    told, is_first = recording.ready_seconds, memory[0] == recording.memory[0]
+    ready = told if told is not None and (is_first or told >= started) else started
     now = math.ceil(end / size) * size
     bins = floors(
         memory,
@@ -94,11 +122,11 @@ def replay(recording: Recording, settings: SlopeSettings) -> Replay:
         cache_cap_bytes=recording.cache_cap_bytes,
         newest_seconds=end,
         latencies=latency_bins(recording.ttft, size),
+        engine=engine_samples(recording, bins, size),
     )
-    settings = settings._replace(bin_hours=size / settings.hour_seconds)
     moments = []
-    for at in _times(bins, size):
-        seen = tuple(b for b in bins if at - KEPT_SECONDS < b.at_seconds <= at)
+    for at in _times(bins, size)[0 if every else -1 :]:
+        seen = tuple(b for b in bins if at - KEPT_HOURS * hour < b.at_seconds <= at)
         known = history._replace(
             bins=seen,
             latencies=tuple(b for b in history.latencies if b.at_seconds <= at),
@@ -106,7 +134,7 @@ def replay(recording: Recording, settings: SlopeSettings) -> Replay:
         )
         said = verdict(known, now_seconds=at, settings=settings)
         moments.append(Moment(at, said, _decision(said, known, at, settings)))
-    return Replay(tuple(moments), bins, len(lives), size)
+    return Replay(tuple(moments), bins, 1, size)
 
 
 def lives_of(memory: Series) -> Iterator[Series]:
@@ -128,9 +156,39 @@ def spacing(series: Series) -> float:
     return statistics.median(positive) if positive else 30.0
 
 
-def bin_seconds(series: Series) -> float:
-    """Ten minutes; more where samples come less often."""
-    return BIN_SECONDS * max(1, math.ceil(spacing(series) / BIN_SECONDS - 0.05))
+def bin_seconds(series: Series, usual: float) -> float:
+    """The usual length; more where samples come less often."""
+    return usual * max(1, math.ceil(spacing(series) / usual - 0.05))
+
+
+def engine_samples(
+    recording: Recording, bins: Sequence[FloorBin], size: float
+) -> tuple[EngineSample, ...]:
+    """What the engine said of itself, at the end of each bin; empty where nothing was given."""
+    waiting, kv_used = _means(recording.waiting, size), _means(recording.kv_used, size)
+    preemptions, requests = _lasts(recording.preemptions, size), _lasts(recording.requests, size)
+    if not (waiting or kv_used or preemptions or requests):
+        return ()
+    return tuple(
+        EngineSample(
+            at_seconds=each.at_seconds,
+            running=each.load,
+            waiting=waiting.get(each.at_seconds),
+            kv_used=kv_used.get(each.at_seconds),
+            preemptions=preemptions.get(each.at_seconds),
+            requests=requests.get(each.at_seconds),
+        )
+        for each in bins
+    )
+
+
+def _means(series: Series, size: float) -> dict[float, float]:
+    grouped = groupby(series, key=lambda s: math.ceil(s.at_seconds / size) * size)
+    return {end: statistics.fmean(s.value for s in group) for end, group in grouped}
+
+
+def _lasts(series: Series, size: float) -> dict[float, float]:
+    return {math.ceil(s.at_seconds / size) * size: s.value for s in series}
 
 
 def latency_bins(ttft: Series, size: float) -> tuple[LatencyBin, ...]:

@@ -12,28 +12,58 @@ from plimsoll.cli.exits import BadInputError
 from plimsoll.facts.series import Sample, Series
 from plimsoll.units import GIB, MIB
 
+LEAST_BYTES: Final = 16 * MIB
+"""Less than an interpreter with an engine in it holds; kibibytes taken for bytes end below this."""
+MOST_EPOCH_SECONDS: Final = 1e11
+"""The year 5138; larger stamps are milliseconds or less."""
 MOST_BYTES: Final = 64 * 1024 * GIB
 """More memory than any node has."""
+MOST_SHARE: Final = 1.05
 MOST_SECONDS: Final = 3600.0
 """No first token is waited for longer."""
 _HEADERS: Final = frozenset({"seconds", "time", "timestamp", "ts", "t", "at_seconds"})
 
 
-def read_memory(path: str) -> Series:
-    """Resident bytes. Raises BadInputError where the figures cannot be bytes."""
+def read_memory(path: str, swap: str | None = None) -> Series:
+    """Resident bytes, with those swapped out where they stand in a file apart.
+
+    Raises BadInputError where the figures cannot be bytes.
+    """
     series = read_series("--memory", path)
+    if swap is not None:
+        series = with_swap(series, read_series("--swap", swap))
     if not series:
         raise BadInputError(f"--memory {path}: no sample in it; write lines of seconds,value")
     middle = statistics.median(sample.value for sample in series)
-    if middle < MIB:
+    if middle < LEAST_BYTES:
         raise BadInputError(
             f"--memory {path}: the median is {middle:,.4g}, which is no worker's memory in bytes; give bytes "
-            "(MiB times 1048576, GiB times 1073741824)"
+            "(KiB times 1024, MiB times 1048576, GiB times 1073741824)"
         )
     if middle > MOST_BYTES:
         raise BadInputError(
             f"--memory {path}: the median is {middle:,.4g} bytes, more than any node has; give bytes"
         )
+    return series
+
+
+def with_swap(memory: Series, swap: Series) -> Series:
+    """Resident bytes with what is swapped out at the time: the newest figure by then, or the first."""
+    if not swap:
+        return memory
+    found, at = [], 0
+    for seconds, value in memory:
+        while at + 1 < len(swap) and swap[at + 1].at_seconds <= seconds:
+            at += 1
+        found.append(Sample(seconds, value + swap[at].value))
+    return tuple(found)
+
+
+def read_share(option: str, path: str) -> Series:
+    """Parts of a whole. Raises BadInputError for percentages."""
+    series = read_series(option, path)
+    if series and max(sample.value for sample in series) > MOST_SHARE:
+        raise BadInputError(f"{option} {path}: give a part from 0 to 1 (percentages by 100)")
     return series
 
 
@@ -59,6 +89,11 @@ def read_series(option: str, path: str) -> Series:
         raise BadInputError(f"{option} {path}: {why}") from error
     where = f"{option} {path}"
     pairs = _of_json(where, text) if text.lstrip()[:1] in ("{", "[") else _of_lines(where, text)
+    if pairs and max(at for at, _ in pairs) > MOST_EPOCH_SECONDS:
+        raise BadInputError(
+            f"{where}: {max(at for at, _ in pairs):.0f} is no time in seconds; stamps in milliseconds are "
+            "divided by 1000"
+        )
     kept = [Sample(at, value) for at, value in pairs if math.isfinite(value) and value >= 0]
     kept.sort()
     return tuple(kept)

@@ -1,5 +1,8 @@
 """Does memory grow against time, over any of the horizons?"""
 
+from bisect import bisect_right
+
+from plimsoll.diagnose import load
 from plimsoll.diagnose.records import Rule
 from plimsoll.diagnose.robust import (
     Line,
@@ -9,7 +12,7 @@ from plimsoll.diagnose.robust import (
     without_steps,
 )
 from plimsoll.diagnose.settings import Horizon
-from plimsoll.diagnose.view import Seen, View, load_rises, peak_rises, surest
+from plimsoll.diagnose.view import Seen, View, load_rise, peak_rises, surest
 
 
 def slope_over_horizons(view: View) -> Seen | None:
@@ -45,7 +48,7 @@ def _over(view: View, horizon: Horizon) -> Seen | None:
     if slope.middle <= demanded or slope.lower <= settings.lower_share * demanded:
         return None
     grown = slope.middle * (line.times[-1] - line.times[0])
-    if peak_rises(view, hours):
+    if peak_rises(view, hours) or (is_short and not _is_new(view, hours, grown)):
         return None
     steps_share = settings.steps_share if is_short else settings.long_steps_share
     if taken > steps_share * grown or (is_short and not _shows_itself(view, hours, grown)):
@@ -63,20 +66,53 @@ def _over(view: View, horizon: Horizon) -> Seen | None:
     tail = Line(line.times[-third:], line.values[-third:])
     if third >= 3 and theil_sen(tail).middle < settings.last_share * slope.middle:
         return None
-    if (
-        not view.load_is_known
-        and hours >= settings.tide_hours
-        and not _day_over_day(view, demanded)
-    ):
+    if not _is_more_than_load(view, hours, demanded) or _is_rather_a_step(view, hours):
         return None
     return Seen(Rule.SLOPE, hours, slope, grown, *view.doubt(slope, hours))
 
 
 def _by_load(view: View, hours: float) -> float:
     """How many times the demanded growth must be there, for the load may have a part in it."""
-    if view.load_is_known and view.age < view.settings.young_hours:
-        return view.settings.young_times
-    return view.settings.loaded_times if load_rises(view, hours) else 1.0
+    settings = view.settings
+    if view.load_is_known and view.age < settings.young_hours:
+        return settings.young_times
+    more = 1 + settings.loaded_share * (load_rise(view, hours) - 1)
+    return min(settings.loaded_most, max(1.0, more))
+
+
+def _is_new(view: View, hours: float, grown: float) -> bool:
+    """Where the load is not known, a short rise must lead above all that was held before it."""
+    return view.load_is_known or view.is_new_high(hours, grown)
+
+
+def _is_more_than_load(view: View, hours: float, demanded: float) -> bool:
+    """Whether growth is left when the load has explained all that it can, a new high-water mark for one;
+    where the load is not known, whether days compare."""
+    settings = view.settings
+    if not view.load_is_known:
+        return hours < settings.tide_hours or _day_over_day(view, demanded)
+    raw = view.unexplained.since(view.unexplained.times[-1] - hours - 1e-9)
+    if len(raw.times) < 3:
+        return False
+    line, _ = without_steps(
+        raw,
+        lag=settings.minimum_hours,
+        sigmas=settings.step_sigmas,
+        noise=settings.step_noise_bytes,
+        longest=settings.step_hours,
+    )
+    return theil_sen(line).middle >= settings.alone_share * demanded
+
+
+def _is_rather_a_step(view: View, hours: float) -> bool:
+    """Whether one step at some hour, hidden by the load's tide, says as much as growth all along."""
+    if view.stepless is None:
+        return False
+    at = bisect_right(view.line.times, view.line.times[-1] - hours - 1e-9)
+    loads, peaks = view.loads
+    return load.step_explains_as_well(
+        view.line.times[at:], view.stepless[at:], loads[at:], peaks[at:]
+    )
 
 
 def goes_on(line: Line, least: float, share: float) -> bool:

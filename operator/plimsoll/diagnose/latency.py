@@ -22,8 +22,8 @@ ALIKE: Final = 0.25
 """Loads that differ by no more than this part, or by one request, are alike."""
 LEAST_BINS: Final = 3
 """On each side."""
-FIRST_BINS: Final = 6
-"""The first hour's level is a good one too: latency may step up soon after the start."""
+FIRST_BINS: Final = 3
+"""The first half hour's level is a good one too: latency may step up soon after the start."""
 
 
 class Latency(NamedTuple):

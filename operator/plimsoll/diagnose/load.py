@@ -19,6 +19,9 @@ EXPLAINS: Final = 0.2
 LEVEL_HOURS: Final = 24.0
 """With less than a day, load and time are not to be told apart by levels, only by changes."""
 
+STEP_PLACES: Final = 9
+"""Where a step is tried, evenly over the window."""
+
 Column = Sequence[float]
 
 
@@ -45,6 +48,44 @@ def of_load(times: Column, values: Column, load: Column, peak: Column) -> list[f
         math.fsum(weight * value for weight, value in zip(weights, row, strict=True) if weight)
         for row in zip(*columns, strict=True)
     ]
+
+
+def of_load_alone(times: Column, values: Column, load: Column, peak: Column) -> list[float]:
+    """Bytes at each time that the load would explain if nothing grew by itself.
+
+    Here the load has the benefit of every doubt: a trend in time that it can imitate, as a new high-water
+    mark does, is laid on it.
+    """
+    columns = (load, lagged(times, load, LAG_HOURS), peak)
+    sums = _Sums(([1.0] * len(times), *columns), values)
+    places = sums.not_negative((0,), (1, 2, 3))
+    found = sums.fit(places)
+    if found is None:
+        return [0.0] * len(times)
+    explained = [0.0] * len(times)
+    for at, weight in zip(places[1:], found[0][1:], strict=True):
+        explained = [e + weight * v for e, v in zip(explained, columns[at - 1], strict=True)]
+    return explained
+
+
+def step_explains_as_well(times: Column, values: Column, load: Column, peak: Column) -> bool:
+    """Whether the load and one step explain these values as well as the load and a steady rise do.
+
+    Both are fitted alike, the step at the best of STEP_PLACES: the one that leaves less of the squares is
+    believed. A step alone leaves a quarter of a rise's squares, and a rise a quarter of a step's.
+    """
+    columns = (load, lagged(times, load, LAG_HOURS), peak)
+    middle = math.fsum(times) / len(times)
+
+    def left(shape: Column) -> float:
+        sums = _Sums(([1.0] * len(times), shape, *columns), values)
+        found = sums.fit(sums.not_negative((0, 1), (2, 3, 4)))
+        return found[1] if found is not None and found[0][1] > 0 else math.inf
+
+    rise = left([time - middle for time in times])
+    places = (len(times) * part // (STEP_PLACES + 1) for part in range(1, STEP_PLACES + 1))
+    steps = (left([0.0] * at + [1.0] * (len(times) - at)) for at in places if at)
+    return math.isinf(rise) or min(steps, default=math.inf) < rise
 
 
 def lagged(times: Column, values: Column, hours: float) -> list[float]:

@@ -131,11 +131,12 @@ def is_warming_up(case: Case) -> Hold | None:
     if worker.verdict.kind is VerdictKind.HUNG:
         return None
     if worker.verdict.kind is VerdictKind.WARMING_UP:
-        until = (
-            None if worker.ready_seconds is None else worker.ready_seconds + policy.warm_up_seconds
-        )
+        ready = worker.ready_seconds
+        until = None if ready is None else ready + policy.warm_up_seconds
         return Hold(
-            reason=HoldReason.WARMING_UP, sentence=worker.verdict.sentence, until_seconds=until
+            reason=HoldReason.WARMING_UP,
+            sentence=worker.verdict.sentence,
+            until_seconds=until if until is not None and until > case.now_seconds else None,
         )
     if is_overrun(worker):
         return None

@@ -20,14 +20,14 @@ HORIZONS: Final = tuple(
     Horizon(hours, mebibytes * MIB)
     for hours, mebibytes in (
         (4, 1400),
-        (6, 850),
-        (8, 600),
-        (10, 540),
-        (12, 540),
-        (16, 560),
+        (6, 820),
+        (8, 590),
+        (10, 530),
+        (12, 530),
+        (16, 550),
         (24, 600),
-        (36, 640),
-        (48, 680),
+        (36, 620),
+        (48, 660),
     )
 )
 """measured: docs/measured/slope.md."""
@@ -44,9 +44,9 @@ class SlopeSettings(NamedTuple):
     bin_hours: float = 1 / 6
     warm_up_hours: float = 1.0
     """After Ready; what happens before is warming up."""
-    looks: int = 3
-    """In a row that must agree."""
-    look_hours: float = 0.5
+    looks: int = 4
+    """In a row that must agree, over an hour in all."""
+    look_hours: float = 1 / 3
     """From one look to the next."""
     stale_hours: float = 1 / 30
     """2 min: the newest bin may be older than its own length by this."""
@@ -84,13 +84,20 @@ class SlopeSettings(NamedTuple):
     straight_hours: float = 8.0
     steep_times: float = 3.0
     """Growth of so many times what the horizon demands should have been seen by a shorter one."""
-    bend_share: float = 0.13
+    bend_share: float = 0.16
     """Up to that horizon, and for growth that steep, no point lies farther off the line than this part of
     the growth."""
-    loaded_times: float = 1.2
-    """Growth of up to a day while the load rises must be so many times what the horizon demands."""
-    young_times: float = 1.4
-    """The same in a life younger than `young_hours`."""
+    loaded_share: float = 0.1
+    """By this part more growth is demanded over up to a day while the load doubles, and so on in
+    proportion."""
+    loaded_most: float = 2.0
+    """More than this many times what the horizon demands is never asked."""
+    risen_load: float = 1.2
+    """A load of so many times what it was has risen."""
+    young_times: float = 1.2
+    """Growth must be so many times what the horizon demands in a life younger than `young_hours`."""
+    alone_share: float = 0.5
+    """Part of the demanded slope that must be left when the load has explained all that it can."""
     new_peak: float = 1.4
     """A load this many times the highest before the horizon explains a rise by itself."""
     peak_hours: float = 50.0
@@ -98,7 +105,8 @@ class SlopeSettings(NamedTuple):
     young_hours: float = 30.0
     """A life younger than this has not seen a whole day of load and its end."""
     plain_share: float = 0.2
-    """Part of the growth that must be there before the load is taken out."""
+    """Part of the growth that must be there before the load is taken out, and above all that was held
+    before it where the load is not known."""
     settled_hours: float = 60.0
     """A rise that has gone on this long since the start is no cache any more."""
     settled_tail_hours: float = 12.0
@@ -108,6 +116,8 @@ class SlopeSettings(NamedTuple):
     cache_margin: float = 1.25
     near_hours: float = 6.0
     """A limit nearer than this settles a doubt."""
+    seen_hours: float = 2.0
+    """A rise that shows is too young to tell, rather than flat, until so long after the shortest horizon."""
     clean_hours: tuple[float, ...] = (3.0, 6.0, 12.0)
     clean_growth_bytes: int = 32 * MIB
     clean_times: float = 30.0

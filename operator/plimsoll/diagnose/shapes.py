@@ -11,14 +11,14 @@ from plimsoll.diagnose.robust import (
     median,
     theil_sen,
 )
-from plimsoll.diagnose.view import EMPTY, Seen, View, load_rises
+from plimsoll.diagnose.view import EMPTY, Seen, View, load_rise
 
 
 def overrun(view: View) -> Seen | None:
     """Far above a declared cap, or so near the limit that no horizon can be waited for."""
     settings, bins = view.settings, view.bins
     hours = settings.overrun_hours
-    at = bisect_right(view.times, -hours - settings.bin_hours)
+    at = bisect_right(view.times, -max(hours, 2 * settings.bin_hours) - settings.bin_hours)
     recent = Line(view.times[at:], [float(b.floor_bytes) for b in bins[at:]])
     if len(bins) < 4 or len(recent.times) < 3 or view.times[0] > -hours:
         return None
@@ -63,7 +63,9 @@ def clean_line(view: View) -> Seen | None:
             Line(line.times[-third:], line.values[-third:]),
         )
         shares = [theil_sen(part).middle / slope.middle for part in parts]
-        if min(shares) < 0.6 or max(shares) > 1.6 or load_rises(view, hours):
+        if min(shares) < 0.6 or max(shares) > 1.6:
+            continue
+        if load_rise(view, hours) > settings.risen_load or not view.is_new_high(hours, grown):
             continue
         since_start, doubt = view.doubt(slope, hours)
         is_near = view.hours_to_limit(slope) < settings.near_hours

@@ -3,7 +3,8 @@
 What is looked at is the floor (floors.py) after the first hour, without what the load explains (load.py)
 and without steps that are over (robust.py), over several horizons: each demands a growth rather than a
 slope, so that a big leak is found soon and a small one with patience. Growth must have a lower bound that
-holds, go on in each third of the window, stand well above its own scatter, and be seen in three looks.
+holds, go on in each third of the window, stand well above its own scatter, be more than the load can
+explain, and be seen in four looks over an hour.
 A rise since the start may be a cache that fills: it is told, but carries a doubt until a flat stretch
 earlier in the same life, its size, its length or a near limit rules that out.
 
@@ -17,12 +18,12 @@ from typing import Final
 
 from plimsoll.diagnose.look import look
 from plimsoll.diagnose.records import Finding, Gap, Trend
-from plimsoll.diagnose.robust import Slope, theil_sen
+from plimsoll.diagnose.robust import theil_sen
+from plimsoll.diagnose.sentences import flat, rising
 from plimsoll.diagnose.settings import DEFAULT, SlopeSettings
 from plimsoll.diagnose.shapes import overrun
-from plimsoll.diagnose.view import Bounds, Seen, View
+from plimsoll.diagnose.view import Bounds, View
 from plimsoll.facts.series import FloorBin
-from plimsoll.units import MIB, gib
 
 
 def growth(
@@ -49,14 +50,14 @@ def growth(
     missing = _missing(bins, now_seconds, ready_seconds, settings)
     is_warming = missing is not None and missing[0] is Gap.WARMING_UP
     if ready_seconds is not None and (missing is None or is_warming) and (far := overrun(newest)):
-        return _rising(far, newest, limit_is_node)
+        return rising(far, newest, limit_is_node)
     if missing is None:
         seen = look(newest)
         if seen is not None and _again(view, settings):
-            return _rising(seen, newest, limit_is_node)
-        missing = _too_little(newest)
+            return rising(seen, newest, limit_is_node)
+        missing = _too_little(newest, is_seen=seen is not None)
         if missing is None:
-            return _flat(newest, seen)
+            return flat(newest, seen)
     gap, sentence = missing
     return Finding(trend=Trend.UNKNOWN, gap=gap, sentence=sentence, floor_bytes=floor)
 
@@ -64,64 +65,6 @@ def growth(
 def _again(view: Callable[[int], View], settings: SlopeSettings) -> bool:
     """Whether the looks before the newest saw growth too."""
     return all(look(view(back)) is not None for back in range(1, settings.looks))
-
-
-def _rising(seen: Seen, view: View, limit_is_node: bool) -> Finding:
-    per_hour = 3600 / view.settings.hour_seconds
-    hours = view.settings.hour_seconds / 3600
-    until = view.hours_to_limit(seen.slope) * hours
-    slope = Slope(*(each * per_hour for each in seen.slope))
-    words = f"Memory grew {gib(round(seen.grown_bytes))} in {seen.hours * hours:.3g} h, about "
-    words += f"{gib(round(slope.middle))} an hour"
-    if math.isfinite(slope.lower) and math.isfinite(slope.upper):
-        words += f" ({gib(round(slope.lower))} to {gib(round(slope.upper))})"
-    if seen.bytes_per_work is not None:
-        words += f", {_small(seen.bytes_per_work)} for each unit of work done"
-    if math.isfinite(until):
-        whose = "the node's allocatable memory" if limit_is_node else "its limit"
-        words += f"; at this pace it reaches {whose} in {until:.3g} h"
-    return Finding(
-        trend=Trend.RISING,
-        rule=seen.rule,
-        sentence=words + ".",
-        floor_bytes=view.bins[-1].floor_bytes,
-        grown_bytes=round(seen.grown_bytes),
-        bytes_per_hour=round(slope.middle),
-        lower_bytes_per_hour=_whole(slope.lower),
-        upper_bytes_per_hour=_whole(slope.upper),
-        horizon_hours=round(seen.hours * hours, 3),
-        bytes_per_work=seen.bytes_per_work,
-        since_start=seen.since_start,
-        doubt=seen.doubt,
-        hours_to_limit=until if math.isfinite(until) else None,
-        limit_is_node=limit_is_node,
-    )
-
-
-def _flat(view: View, seen: Seen | None) -> Finding:
-    """What is there of a slope over the longest horizon, without calling it growth."""
-    longest = max(horizon.hours for horizon in view.settings.horizons)
-    line = view.line.since(view.line.times[-1] - longest - 1e-9)
-    if len(view.hourly.times) > 2:
-        line = view.hourly.since(view.hourly.times[-1] - longest - 1e-9)
-    per_hour = 3600 / view.settings.hour_seconds
-    slope = Slope(*(each * per_hour for each in theil_sen(line)))
-    hours = (line.times[-1] - line.times[0]) / per_hour
-    words = (
-        "A rise shows and is not confirmed yet."
-        if seen is not None
-        else f"Memory is flat at {gib(view.bins[-1].floor_bytes)}: "
-        f"{round(slope.middle / MIB):+,} MiB an hour over {hours:.3g} h."
-    )
-    return Finding(
-        trend=Trend.FLAT,
-        sentence=words,
-        floor_bytes=view.bins[-1].floor_bytes,
-        bytes_per_hour=round(slope.middle),
-        lower_bytes_per_hour=_whole(slope.lower),
-        upper_bytes_per_hour=_whole(slope.upper),
-        horizon_hours=round(hours, 3),
-    )
 
 
 LAST_BINS: Final = 16
@@ -146,6 +89,8 @@ def _missing(
         )
     if age > settings.bin_hours + settings.stale_hours:
         return Gap.STALE, f"Memory was last seen whole {age * hour / 60:.0f} min ago."
+    if now < ready:
+        return Gap.WARMING_UP, "It is not Ready yet."
     if (now - ready) / hour < settings.warm_up_hours:
         return Gap.WARMING_UP, (
             f"It is Ready for {(now - ready) / 60:.0f} min; the first "
@@ -162,7 +107,7 @@ def _missing(
     return None
 
 
-def _too_little(view: View) -> Missing | None:
+def _too_little(view: View, *, is_seen: bool) -> Missing | None:
     """Whether what is there is enough to call it flat."""
     settings = view.settings
     shortest = min(horizon.hours for horizon in settings.horizons)
@@ -176,22 +121,24 @@ def _too_little(view: View) -> Missing | None:
             f"Of the last {min(view.age, shortest):.0f} h too much was not seen: "
             f"{settings.coverage:.0%} is needed."
         )
-    if view.age >= shortest:
-        return None
-    slope = theil_sen(view.line.since(view.line.times[-1] - young - 1e-9)).middle
-    least = min(horizon.growth_bytes for horizon in settings.horizons if horizon.hours == shortest)
-    if slope * shortest > settings.flat_share * least:
+    if not view.has_enough:
         return Gap.TOO_YOUNG, (
-            f"It rises, and has been warm for {view.age:.1f} h only; {shortest:g} h are needed to tell "
-            "growth from the end of a warm-up."
+            f"It has been warm for {view.age:.1f} h, and was read {len(view.line.times)} times since: too "
+            "few to tell growth."
+        )
+    until = shortest + settings.seen_hours
+    if view.age < until and (is_seen or _rises(view, young, shortest)):
+        return Gap.TOO_YOUNG, (
+            f"It rises, and has been warm for {view.age:.1f} h only; what goes on for {until:g} h is growth "
+            "rather than the end of a warm-up."
         )
     return None
 
 
-def _whole(value: float) -> int | None:
-    return round(value) if math.isfinite(value) else None
-
-
-def _small(size_bytes: float) -> str:
-    """Bytes of one token: "90 bytes", "3.1 MiB"."""
-    return f"{size_bytes / MIB:.2g} MiB" if size_bytes >= MIB / 10 else f"{size_bytes:,.0f} bytes"
+def _rises(view: View, hours: float, shortest: float) -> bool:
+    """Whether the newest hours rise, by a good part of what the shortest horizon would demand."""
+    line = view.free or view.line
+    slope = theil_sen(line.since(line.times[-1] - hours - 1e-9))
+    least = min(each.growth_bytes for each in view.settings.horizons if each.hours == shortest)
+    surely = slope.lower if math.isfinite(slope.lower) else slope.middle
+    return surely * shortest > view.settings.flat_share * least

@@ -15,7 +15,7 @@ from plimsoll.diagnose.engine import (
     middle,
     seconds_without_tokens,
 )
-from plimsoll.diagnose.latency import Latency, latency_of
+from plimsoll.diagnose.latency import LEAST_BINS, Latency, latency_of
 from plimsoll.diagnose.records import (
     Cause,
     Evidence,
@@ -127,6 +127,7 @@ def signs_of(
 ) -> Signs:
     """Everything that the worker and its peers show."""
     hour = settings.hour_seconds
+    recently = hour * max(1.0, LEAST_BINS * settings.bin_hours)
     finding = _finding(history, now_seconds, settings)
     near = sorted(peers, key=lambda peer: peer.pod)[:MOST_PEERS]
     known = rising = None
@@ -135,7 +136,7 @@ def signs_of(
         known = sum(trend is not Trend.UNKNOWN for trend in trends)
         rising = sum(trend is Trend.RISING for trend in trends)
     samples = [each for each in history.engine if each.at_seconds <= now_seconds]
-    recent = [each for each in samples if each.at_seconds > now_seconds - hour]
+    recent = [each for each in samples if each.at_seconds > now_seconds - recently]
     newest = samples[-1].at_seconds if samples else None
     is_fresh = (
         newest is not None
@@ -148,14 +149,17 @@ def signs_of(
             history.bins,
             now_seconds=now_seconds,
             since_seconds=now_seconds if history.ready_seconds is None else history.ready_seconds,
-            hour_seconds=hour,
+            hour_seconds=recently,
         ),
         engine=engine_of(recent, hour) if is_fresh else Engine(),
-        before=engine_of([each for each in samples if each.at_seconds <= now_seconds - hour], hour),
+        before=engine_of(
+            [each for each in samples if each.at_seconds <= now_seconds - recently], hour
+        ),
         stuck_seconds=seconds_without_tokens(samples) if is_fresh else None,
         peers=[
             engine_of(
-                [s for s in peer.engine if now_seconds - hour < s.at_seconds <= now_seconds], hour
+                [s for s in peer.engine if now_seconds - recently < s.at_seconds <= now_seconds],
+                hour,
             )
             for peer in near
         ],

@@ -98,13 +98,9 @@ class View:
         return median(self.line.values[:6])
 
     @cached_property
-    def free(self) -> Line | None:
-        """Floors without what the load explains; as they are where it is not known; None when there is
-        too little to say."""
-        line = self.line
-        if not self.load_is_known:
-            return line
-        hourly = self._minima(line, 1.0)
+    def stepless(self) -> list[float] | None:
+        """Floors without large steps, as memory and load are compared; None when there is too little."""
+        hourly = self._minima(self.line, 1.0)
         if len(hourly.times) < 7:
             return None
         settings = self.settings
@@ -115,12 +111,27 @@ class View:
             noise=settings.step_noise_bytes,
             longest=settings.step_hours,
         )
-        steps = interpolated(Line(hourly.times, heights), line.times)
-        stepless = [value - step for value, step in zip(line.values, steps, strict=True)]
-        explained = load.of_load(line.times, stepless, *self.loads)
-        if explained is None:
+        steps = interpolated(Line(hourly.times, heights), self.line.times)
+        return [value - step for value, step in zip(self.line.values, steps, strict=True)]
+
+    @cached_property
+    def free(self) -> Line | None:
+        """Floors without what the load explains; as they are where it is not known; None when there is
+        too little to say."""
+        if not self.load_is_known:
+            return self.line
+        if self.stepless is None:
             return None
-        return Line(line.times, [v - e for v, e in zip(line.values, explained, strict=True)])
+        explained = load.of_load(self.line.times, self.stepless, *self.loads)
+        return None if explained is None else self._less(explained)
+
+    @cached_property
+    def unexplained(self) -> Line:
+        """Minima each hour of what no load explains, whatever the load can imitate laid on it."""
+        if self.stepless is None or not self.load_is_known:
+            return self.hourly
+        explained = load.of_load_alone(self.line.times, self.stepless, *self.loads)
+        return self._minima(self._less(explained), 1.0)
 
     @cached_property
     def fine(self) -> Line:
@@ -173,6 +184,13 @@ class View:
             self.settings.coverage * hours / self.settings.bin_hours
         )
 
+    def is_new_high(self, hours: float, grown: float) -> bool:
+        """Whether memory stands above all that it held before these hours, by a part of the growth: a tide
+        and a sawtooth come back to where they were, a leak does not."""
+        times, values = self.plain
+        before = values[: bisect_right(times, times[-1] - hours - 1e-9)]
+        return not before or values[-1] >= max(before) + self.settings.plain_share * grown
+
     def doubt(self, slope: Slope, hours: float) -> tuple[bool, Doubt | None]:
         """Whether the rise goes on since the start, and what else it could then be."""
         settings = self.settings
@@ -198,6 +216,10 @@ class View:
         if self.bounds.limit_bytes is None or slope.lower <= 0:
             return math.inf
         return max(0.0, self.bounds.limit_bytes - self.bins[-1].floor_bytes) / slope.lower
+
+    def _less(self, explained: list[float]) -> Line:
+        rest = [v - e for v, e in zip(self.line.values, explained, strict=True)]
+        return Line(self.line.times, rest)
 
     def _minima(self, line: Line, step: float, span: float = math.inf) -> Line:
         width = self.settings.minimum_hours
@@ -235,11 +257,12 @@ def peak_rises(view: View, hours: float) -> bool:
     return peaks[-1] > view.settings.new_peak * peaks[at]
 
 
-def load_rises(view: View, hours: float) -> bool:
-    """Whether the load of the last third is above that of the first: memory may follow it."""
-    if not view.load_is_known:
-        return False
+def load_rise(view: View, hours: float) -> float:
+    """Load of the last third as so many times that of the first, one request added to each; 1 where it is
+    not known. Memory may follow it."""
     at = bisect_right(view.line.times, view.line.times[-1] - hours - 1e-9)
-    load = view.loads[0][at:]
-    third = len(load) // 3
-    return median(load[-third:]) > 1.2 * median(load[:third])
+    loads = view.loads[0][at:]
+    third = len(loads) // 3
+    if not view.load_is_known or third == 0:
+        return 1.0
+    return (median(loads[-third:]) + 1) / (median(loads[:third]) + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from benchmarks import slope
@@ -45,3 +46,21 @@ def test_misses_are_named() -> None:
     noisy = slope.Quiet("steps", 1, {"Plimsoll": 0.5}, {})
     results = slope.Results((noisy,), (late,), 2, False)
     assert 3 == len(results.misses)
+
+
+def test_the_corrected_score_is_the_one_of_a_known_library() -> None:
+    """z of pymannkendall 1.4.3, hamed_rao_modification_test, on the same autocorrelated lines."""
+    known = (3.084819142751493, 1.0161779112522469, 2.2059826096719113, 0.9805549038168924)
+    for seed, score in enumerate(known):
+        draw, level, values = random.Random(seed), 0.0, []
+        for at in range(72):
+            level = 0.8 * level + draw.gauss(0, 1)
+            values.append(round(level + 0.05 * at, 3))
+        line = Line([at / 6 for at in range(72)], values)
+        assert abs(score - slope.mann_kendall_z(line, theil_sen(line).middle)) < 1e-9
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("mix", 4009), ("mix", 4026), ("ratchet", 5018)])
+def test_a_step_that_the_tide_hides_is_no_growth(kind: str, seed: int) -> None:
+    """Healthy weeks that a rule without the comparison with a step recycles."""
+    assert {slope.OURS: []} == slope.alarms_of(week(kind, seed), {slope.OURS: slope.ours})

@@ -96,6 +96,8 @@ def test_words_and_a_curve_are_for_people(tmp_path: Path, capsys: Capture) -> No
 REFUSED = [
     ("seconds,value\n0,6000\n60,6001\n", "give bytes"),
     ("seconds,mib\n0,6000\n", "give bytes"),
+    ("seconds,value\n0,3068996\n60,3069000\n", "KiB times 1024"),
+    ("1780000000000,9e9\n1780000030000,9e9\n", "milliseconds"),
     ("seconds,value\n0,9e30\n", "more than any node has"),
     ("seconds,value\n", "no sample"),
     ("seconds,value\n0;5\n", ":2:"),
@@ -120,9 +122,67 @@ def test_nonsense_is_refused_with_a_way_out(
 
 def test_options_that_cannot_be_read_are_named(tmp_path: Path, capsys: Capture) -> None:
     memory = csv(tmp_path / "memory.csv", 2, 9 * GIB, 0)
-    for words in (("--limit", "many"), ("--ready", "now"), ("--warm-up", "1 hour")):
+    for words in (
+        ("--limit", "many"),
+        ("--ready", "now"),
+        ("--warm-up", "1 hour"),
+        ("--hour", "1s"),
+        ("--hour", "soon"),
+        ("--cache-cap", "-1"),
+    ):
         assert Exit.BAD_INPUT == main(["diagnose", "--memory", memory, *words])
         assert words[0] in capsys.readouterr().err
+
+
+def test_a_cache_without_a_cap_is_named_as_such(tmp_path: Path, capsys: Capture) -> None:
+    """llama-server's --cache-ram -1: TheTom/llama-cpp-turboquant#350."""
+    memory = csv(tmp_path / "memory.csv", 2, 9 * GIB, 0)
+    assert Exit.BAD_INPUT == main(["diagnose", "--memory", memory, "--cache-cap", "-1"])
+    said = capsys.readouterr().err
+    assert "without a cap" in said
+    assert "--cache-ram" in said
+
+
+def test_files_of_other_times_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    memory = csv(tmp_path / "memory.csv", 8, 9 * GIB, 0)
+    load = tmp_path / "load.csv"
+    load.write_text("1780000000,4\n1780000060,4\n")
+    assert Exit.BAD_INPUT == main(["diagnose", "--memory", memory, "--load", str(load)])
+    said = capsys.readouterr().err
+    assert "--load: its times run from 1780000000 to 1780000060" in said
+
+
+def test_percentages_of_a_pool_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    memory = csv(tmp_path / "memory.csv", 8, 9 * GIB, 0)
+    used = csv(tmp_path / "kv.csv", 8, 95, 0)
+    assert Exit.BAD_INPUT == main(["diagnose", "--memory", memory, "--kv-use", used])
+    assert "from 0 to 1" in capsys.readouterr().err
+
+
+def test_numbers_of_requests_are_no_seconds(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "memory.csv"
+    path.write_text("\n".join(f"{at},{12 * GIB}" for at in range(80)))
+    found = answer(capsys, "--memory", str(path))
+    assert "WarmingUp" == found["verdict"]
+    assert "--work" in found["advice"]
+
+
+def test_the_life_before_the_newest_is_told(tmp_path: Path, capsys: Capture) -> None:
+    """Killed at its limit after 20 h, and new since an hour."""
+    path = tmp_path / "memory.csv"
+    rows = (f"{60 * at},{(2 + 14 * (at / 1200 % 1)) * GIB:.0f}" for at in range(1200 + 60))
+    path.write_text("\n".join(rows))
+    found = answer(capsys, "--memory", str(path), "--limit", "16Gi")
+    assert ("WarmingUp", "QuietGrowth") == (found["verdict"], found["seen"]["lifeBefore"])
+    assert "The life before came to QuietGrowth" in found["advice"]
+
+
+def test_when_it_was_ready_counts_for_the_newest_life_too(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "memory.csv"
+    rows = (f"{60 * at},{(1 + 254 * (at / 24 % 1)) * GIB:.0f}" for at in range(100))
+    path.write_text("\n".join(rows))
+    found = answer(capsys, "--memory", str(path), "--ready", "9000")
+    assert ("WarmingUp", "It is not Ready yet.") == (found["verdict"], found["sentence"])
 
 
 def test_too_few_samples_are_unknown(tmp_path: Path, capsys: Capture) -> None:

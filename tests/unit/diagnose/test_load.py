@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import random
 
-from plimsoll.diagnose.load import lagged, of_load
+from plimsoll.diagnose.load import lagged, of_load, of_load_alone, step_explains_as_well
 
 MIB = 2.0**20
 TIMES = [at / 6 for at in range(48 * 6)]
@@ -75,3 +75,33 @@ def test_a_lagged_load_comes_after_it() -> None:
     assert 0.0 == after[5]
     assert 0 < after[6] < 10
     assert after[-1] > 9
+
+
+def test_alone_the_load_explains_all_that_it_can() -> None:
+    """A mark that rises in steps with the load is a mark, not growth; what rises evenly is left."""
+    mark = noisy([9000 * MIB + 80 * MIB * peak for peak in PEAK])
+    rest = [m - e for m, e in zip(mark, of_load_alone(TIMES, mark, DAY, PEAK), strict=True)]
+    assert spread(rest) < 60
+    leak = noisy([9000 * MIB + 100 * MIB * t for t in TIMES])
+    left = [m - e for m, e in zip(leak, of_load_alone(TIMES, leak, DAY, PEAK), strict=True)]
+    assert left[-1] - left[len(left) // 2] > 0.8 * 100 * MIB * 24
+
+
+def test_a_step_under_a_tide_is_told_from_a_rise() -> None:
+    for at in (10.0, 24.0, 40.0):
+        step = noisy(
+            [
+                9000 * MIB + 60 * MIB * v + (1200 * MIB if t > at else 0)
+                for t, v in zip(TIMES, DAY, strict=True)
+            ]
+        )
+        assert step_explains_as_well(TIMES, step, DAY, PEAK), at
+    rise = noisy(
+        [9000 * MIB + 60 * MIB * v + 25 * MIB * t for t, v in zip(TIMES, DAY, strict=True)]
+    )
+    assert not step_explains_as_well(TIMES, rise, DAY, PEAK)
+
+
+def test_memory_that_does_not_rise_is_no_rise() -> None:
+    falling = noisy([9000 * MIB - 25 * MIB * t for t in TIMES])
+    assert step_explains_as_well(TIMES, falling, DAY, PEAK)

@@ -84,6 +84,16 @@ def test_growth_with_nothing_in_the_way_is_recycled() -> None:
     assert ("chat-0", "uid-0", VerdictKind.GROWTH) == (found.pod, found.uid, found.reason)
 
 
+def test_a_warm_up_that_is_over_promises_no_time() -> None:
+    """What is too young to tell long after the warm-up is held without a date."""
+    young = choose(case(worker(VerdictKind.WARMING_UP, ready_seconds=NOON - 600)))
+    assert isinstance(young, Hold)
+    assert NOON + 3000 == young.until_seconds
+    older = choose(case(worker(VerdictKind.WARMING_UP, ready_seconds=NOON - 5 * HOUR)))
+    assert isinstance(older, Hold)
+    assert None is older.until_seconds
+
+
 HOLDS = [
     (HoldReason.OFF, case(policy={"mode": Mode.OFF})),
     (HoldReason.OBSERVING, case(policy={"mode": Mode.OBSERVE})),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from plimsoll.diagnose.records import Doubt, Gap, Rule, Trend
-from plimsoll.diagnose.settings import DEFAULT
+from plimsoll.diagnose.settings import DEFAULT, SlopeSettings
 from plimsoll.diagnose.slope import growth
 from plimsoll.facts.series import FloorBin
 from plimsoll.units import GIB, MIB
@@ -180,21 +180,96 @@ def test_what_is_not_known_is_said_to_be_unknown(
     assert found.sentence
 
 
-def test_three_looks_must_agree() -> None:
-    """The first moment at which growth is told lies two looks after the first look that sees it."""
+def first_told(bins: tuple[FloorBin, ...], settings: SlopeSettings = DEFAULT) -> float:
+    """Hours after the start at which growth is told first."""
+    for step in range(6, len(bins) + 1):
+        now = START + step * 600
+        seen = tuple(b for b in bins if b.at_seconds <= now)
+        found = growth(seen, now_seconds=now, ready_seconds=START, settings=settings)
+        if found.trend is Trend.RISING:
+            return (now - START) / HOUR
+    raise AssertionError("never")
+
+
+def test_four_looks_over_an_hour_must_agree() -> None:
+    """The first moment at which growth is told lies an hour after the first look that sees it."""
     bins = bins_of(leak(500, onset=15), 30)
+    alone = DEFAULT._replace(looks=1)
+    assert 4 == DEFAULT.looks
+    assert 1.0 == round(first_told(bins) - first_told(bins, alone), 6)
 
-    def first(looks: int) -> float:
-        settings = DEFAULT._replace(looks=looks)
-        for step in range(15 * 6, 30 * 6):
-            now = START + step * 600
-            seen = tuple(b for b in bins if b.at_seconds <= now)
-            found = growth(seen, now_seconds=now, ready_seconds=START, settings=settings)
-            if found.trend is Trend.RISING:
-                return now
-        raise AssertionError(looks)
 
-    assert 3600 == first(3) - first(1)
+def test_a_rise_that_not_every_look_has_seen_is_no_flat_line() -> None:
+    """Until two hours after the shortest horizon it is too young to tell; then it says that it begins."""
+    bins = bins_of(leak(500), 7)
+    unseen = DEFAULT._replace(looks=20)
+    for hour in (3.5, 5.2, 6.0, 6.8):
+        now = START + hour * HOUR
+        seen = tuple(b for b in bins if b.at_seconds <= now)
+        found = growth(seen, now_seconds=now, ready_seconds=START, settings=unseen)
+        assert (Trend.UNKNOWN, Gap.TOO_YOUNG) == (found.trend, found.gap), hour
+        assert "rises" in found.sentence
+    now = bins[-1].at_seconds
+    found = growth(bins, now_seconds=now, ready_seconds=START, settings=unseen)
+    assert Trend.FLAT == found.trend
+    assert "begins to rise" in found.sentence
+
+
+def test_a_rise_that_no_look_has_seen_is_too_young_as_well() -> None:
+    bins = bins_of(leak(800), 5, noise=300 * MIB)
+    found = growth(bins, now_seconds=bins[-1].at_seconds, ready_seconds=START)
+    assert (Trend.UNKNOWN, Gap.TOO_YOUNG) == (found.trend, found.gap)
+
+
+def test_a_young_flat_line_is_flat() -> None:
+    bins = bins_of(leak(0), 5)
+    found = growth(bins, now_seconds=bins[-1].at_seconds, ready_seconds=START)
+    assert Trend.FLAT == found.trend
+
+
+def under_a_tide(curve: Curve, hours: float) -> tuple[FloorBin, ...]:
+    """Bins whose load comes and goes by the day, 60 MiB for each request."""
+    peak, made = 0.0, []
+    for each in bins_of(curve, hours):
+        load = 16 - 12 * math.cos(2 * math.pi * (each.at_seconds - START) / HOUR / 24)
+        peak = max(peak, load)
+        held = each.floor_bytes + round(60 * MIB * load)
+        made.append(each._replace(floor_bytes=held, load=load, peak_load=peak))
+    return tuple(made)
+
+
+def test_a_leak_under_a_tide_is_growth() -> None:
+    bins = under_a_tide(leak(100, onset=54), 75)
+    now = bins[-1].at_seconds
+    seen = tuple(b for b in bins if now - 72 * HOUR < b.at_seconds)
+    found = growth(seen, now_seconds=now, ready_seconds=START)
+    assert (Trend.RISING, None) == (found.trend, found.doubt)
+
+
+def test_what_comes_back_is_no_growth_where_the_load_is_unknown() -> None:
+    """A sawtooth with a period of four hours has a clean slope for three of them."""
+    bins = bins_of(lambda hour: 500 * MIB * (hour % 4), 30, load=None)
+    for hour in range(5, 31):
+        now = START + hour * HOUR
+        seen = tuple(b for b in bins if b.at_seconds <= now)
+        found = growth(seen, now_seconds=now, ready_seconds=START)
+        assert Trend.RISING is not found.trend, hour
+
+
+SENTENCES: list[tuple[Curve, str]] = [
+    (lambda _: 0.0, "Memory is flat at 8.0 GiB: "),
+    (lambda hour: 500 * MIB * min(hour, 10.0), "Memory is flat at 12.9 GiB now; over"),
+    (lambda hour: -100 * MIB * hour, "Memory falls: by"),
+    (lambda hour: 7 * MIB * hour, "less than the 10 that count"),
+]
+
+
+@pytest.mark.parametrize(("curve", "words"), SENTENCES)
+def test_what_is_no_growth_is_told_as_what_it_is(curve: Curve, words: str) -> None:
+    bins = bins_of(curve, 30)
+    found = growth(bins, now_seconds=bins[-1].at_seconds, ready_seconds=START)
+    assert Trend.FLAT == found.trend
+    assert words in found.sentence
 
 
 def test_an_overrun_of_its_caps_needs_no_window() -> None:

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from plimsoll.diagnose.records import Cause, Trend, VerdictKind
+from plimsoll.diagnose.settings import DEFAULT
 from plimsoll.diagnose.verdict import verdict
 from plimsoll.facts.series import (
     ContainerLife,
@@ -178,6 +179,41 @@ def test_the_first_hour_is_warming_up() -> None:
     assert VerdictKind.WARMING_UP == verdict(young, now_seconds=NOW).kind
     not_ready = worker()._replace(ready_seconds=None)
     assert VerdictKind.WARMING_UP == verdict(not_ready, now_seconds=NOW).kind
+
+
+def test_a_clear_rise_that_is_not_confirmed_is_warming_up_and_not_steady() -> None:
+    """Until two hours after the shortest horizon; whoever is steady later than that is told that it begins."""
+    climbing = tuple(
+        FloorBin(START + 600 * at, round(9 * GIB + 500 * MIB * at / 6), load=8.0, peak_load=8.0)
+        for at in range(1, 6 * 8)
+    )
+    life = worker()._replace(ready_seconds=START, latencies=(), engine=())
+    unconfirmed = DEFAULT._replace(looks=12)
+    for hour in (4.0, 5.5, 6.5):
+        now = START + 3600 * hour
+        young = life._replace(bins=tuple(b for b in climbing if b.at_seconds <= now))
+        said = verdict(young, now_seconds=now, settings=unconfirmed)
+        assert (VerdictKind.WARMING_UP, Trend.UNKNOWN) == (said.kind, said.finding.trend), hour
+        assert "It rises" in said.sentence
+    now = START + 3600 * 7.5
+    older = life._replace(bins=tuple(b for b in climbing if b.at_seconds <= now))
+    said = verdict(older, now_seconds=now, settings=unconfirmed)
+    assert VerdictKind.STEADY == said.kind
+    assert "begins to rise" in said.sentence
+
+
+def test_where_bins_are_long_three_of_them_tell_a_latency() -> None:
+    """Hourly readings: the newest three are compared with those before."""
+    bins = tuple(
+        FloorBin(START + 3600 * at, 9 * GIB, load=8.0, peak_load=8.0) for at in range(1, 31)
+    )
+    slow = tuple(
+        LatencyBin(b.at_seconds, 50, ttft_p95_seconds=0.3 if at < 26 else 3.0)
+        for at, b in enumerate(bins)
+    )
+    hourly = worker()._replace(bins=bins, latencies=slow)
+    said = verdict(hourly, now_seconds=NOW, settings=DEFAULT._replace(bin_hours=1.0))
+    assert VerdictKind.PRESSURE == said.kind
 
 
 def test_a_verdict_becomes_json_and_comes_back() -> None:
