@@ -20,6 +20,19 @@ PLURAL: Final = "gpunodes"
 SHORT_NAME: Final = "gpun"
 
 
+class GPUNodeCondition(StrEnum):
+    """What the agent could and could not see; good when True."""
+
+    DRIVER_ANSWERS = "DriverAnswers"
+    """NVML could be asked."""
+    CARDS_READ = "CardsRead"
+    """Every card answered."""
+    MEMORY_KNOWN = "MemoryKnown"
+    """Each card's total and the driver's part of it are known."""
+    OTHERS_KNOWN = "OthersKnown"
+    """Of each card it is known what others than workers hold."""
+
+
 class Sharing(StrEnum):
     """Whether several pods get the same card."""
 
@@ -28,15 +41,25 @@ class Sharing(StrEnum):
     MPS = "mps"
 
 
+class AddressingMode(StrEnum):
+    """How the card sees the host's memory."""
+
+    NONE = "None"
+    HMM = "HMM"
+    """By the kernel's page faults."""
+    ATS = "ATS"
+    """By the host's own page tables: GH200, GB200, GB10."""
+
+
 class MigProfile(Record):
     """Slices of one size on a card."""
 
     profile: str
     """Size of the slice, e.g. 1g.10gb."""
-    total_bytes: int
-    """What the driver reports for one slice."""
-    reserved_bytes: int = 0
-    """The driver's own part of one slice."""
+    total_bytes: int | None = None
+    """What the driver reports for one slice; left out where it does not say."""
+    reserved_bytes: int | None = None
+    """The driver's own part of one slice; left out where it does not say."""
     count: int
     """Slices of this size."""
     resource: str
@@ -53,9 +76,13 @@ class Card(Record):
     total_bytes: int | None = None
     """The whole card, as the driver reports it; left out where the driver does not say."""
     reserved_bytes: int | None = None
-    """The driver's own part; total minus reserved is what CUDA calls total."""
-    held_by_others_bytes: int = 0
-    """Bytes held by processes that are not in pods."""
+    """The driver's own part; left out where it does not say."""
+    usable_bytes: int | None = None
+    """What CUDA calls total and all processes share: total minus reserved."""
+    used_bytes: int | None = None
+    """What anybody holds now, our workers among them; left out where the driver does not say."""
+    held_by_others_bytes: int | None = None
+    """What is certainly not a worker's, as last known; left out where that could never be told."""
     compute_capability: str | None = None
     """For example 8.6 for an A6000."""
     fp8: Fp8 = Fp8.UNKNOWN
@@ -64,6 +91,12 @@ class Card(Record):
     """Whether the card computes in bfloat16."""
     unified_memory: bool = False
     """Whether card and host share one memory (GB10, Jetson)."""
+    addressing_mode: AddressingMode | None = None
+    """How the card sees the host's memory; left out where the driver does not say."""
+    ecc: bool | None = None
+    """Whether ECC is on; left out where the card has none or the driver does not say."""
+    lost: bool = False
+    """Whether the card has fallen off the bus; its facts are those of before."""
     mig_enabled: bool = False
     """Whether the card is cut into slices."""
     mig_profiles: Annotated[tuple[MigProfile, ...], Field(max_length=16)] = ()
@@ -78,7 +111,7 @@ class GPUNodeStatus(Record):
     observed_at: str | None = None
     """When these facts were first seen as they are, RFC 3339 in UTC."""
     heartbeat: str | None = None
-    """When the agent last looked, RFC 3339 in UTC."""
+    """When the agent last looked and the driver answered, RFC 3339 in UTC."""
     driver: str | None = None
     """Version of the driver, e.g. 580.95.05."""
     cards: Annotated[tuple[Card, ...], Field(max_length=64)] = ()
