@@ -1,7 +1,7 @@
 """Which cards are in reach, and who says so?
 
-Sources in order of trust: the agent's GPUNode, then the node's labels (which fall back to the
-catalogue for what they leave out). Never the sum of two sources.
+Who is believed is `trust`'s to say; which kinds of card a node holds is `card_kinds`'. Never the sum of
+two sources.
 """
 
 from __future__ import annotations
@@ -9,52 +9,80 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from plimsoll.api.gpunode import Card, GPUNodeStatus, MigProfile, Sharing, read_gpunode_status
-from plimsoll.catalog.gpus import find_gpu, reserved_bytes
-from plimsoll.catalog.labels import node_gpus
-from plimsoll.facts.gpu import (
-    Fp8,
-    GpuFacts,
-    GpuProblem,
-    Inventory,
-    NodeGpus,
-    UnplannableNode,
-)
-from plimsoll.facts.record import Named
-from plimsoll.facts.source import Confidence, FactSource, Provenance
+from plimsoll.api.agent_cards import MIG_RESOURCE, WHOLE_CARD, too_old
+from plimsoll.api.card_kinds import CardKind, card_kinds
+from plimsoll.api.gpunode import GPUNodeStatus, read_gpunode_status
+from plimsoll.api.trust import Agreed, HostMemory, agree
+from plimsoll.catalog.dra import Device, devices_by_node
+from plimsoll.catalog.gpus import find_gpu, split_slice
+from plimsoll.catalog.nvidia_labels import memory_unknown
+from plimsoll.catalog.profiles import GpuProfile
+from plimsoll.facts.gpu import GpuFacts, Inventory, NodeGpus, Sighting, UnplannableNode
+from plimsoll.facts.source import FactSource
 from plimsoll.units import parse_bytes
 
 Manifest = Mapping[str, Any]
 
-PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
-WHOLE_CARD: Final = "nvidia.com/gpu"
+STALE_SECONDS: Final = 900.0
+"""What an agent said is too old to start anything from after so long."""
 
 
 def inventory(
     nodes: Sequence[Manifest],
     gpu_nodes: Sequence[Manifest],
     requested: Mapping[tuple[str, str], int],
+    *,
+    resource_slices: Sequence[Manifest] = (),
+    profiles: Sequence[GpuProfile] = (),
+    now_seconds: float | None = None,
+    stale_seconds: float = STALE_SECONDS,
 ) -> Inventory:
     """Every card in reach.
 
-    `nodes` and `gpu_nodes` are objects as the API server gives them, `requested[(node, resource)]`
-    the cards that pods on the node ask for. Nodes that are being deleted are passed over; a node that
-    is not Ready or is cordoned keeps its plan, for it may come back.
+    `nodes`, `gpu_nodes` and `resource_slices` are objects as the API server gives them,
+    `requested[(node, resource)]` the cards that pods on the node ask for, `profiles` the user's own
+    table. Nodes that are being deleted are passed over; a node that is not Ready or is cordoned keeps
+    its plan, for it may come back. Without `now_seconds` (Unix time), as for a dump, nothing is stale.
     """
     agents = {
         each["metadata"]["name"]: read_gpunode_status(each.get("status")) for each in gpu_nodes
     }
+    devices = devices_by_node(resource_slices)
     seen: list[NodeGpus] = []
     passed_over: list[UnplannableNode] = []
     for node in sorted(nodes, key=lambda each: str(each["metadata"]["name"])):
         if node["metadata"].get("deletionTimestamp"):
             continue
-        for found in _of_node(node, agents.get(node["metadata"]["name"])):
+        name = node["metadata"]["name"]
+        agent = agents.get(name, GPUNodeStatus())
+        stale = None
+        if now_seconds is not None:
+            stale = too_old(name, agent, now_seconds=now_seconds, stale_seconds=stale_seconds)
+        for found in _of_node(node, agent, devices.get(name, ()), profiles, stale):
             if isinstance(found, UnplannableNode):
                 passed_over.append(found)
             else:
                 seen.append(_with_use(found, node, requested))
-    return Inventory(nodes=tuple(seen), unplannable=tuple(passed_over))
+    return Inventory(nodes=tuple(seen), unplannable=tuple(passed_over), told=told_types(profiles))
+
+
+def told_types(profiles: Sequence[GpuProfile]) -> tuple[GpuFacts, ...]:
+    """Types whose memory the user's table tells for any node: planned for also where no node has them."""
+    found = (
+        agree(each.product, _resource(each.product), (each.sighting(),))
+        for each in profiles
+        if each.total is not None and not each.node_selector
+    )
+    return tuple(each.gpu for each in found if each is not None)
+
+
+def _resource(product: str) -> str:
+    """What a pod asks for where no node says it."""
+    listed = find_gpu(product)
+    if listed is not None:
+        return listed.resource
+    parts = split_slice(product)
+    return WHOLE_CARD if parts is None else f"{MIG_RESOURCE}{parts[1]}"
 
 
 def _with_use(
@@ -64,134 +92,87 @@ def _with_use(
     memory = node.get("status", {}).get("allocatable", {}).get("memory")
     return found.model_copy(
         update={
-            "free": max(0, found.count - used),
+            "free": max(0, found.count - used) if found.stale is None else 0,
             "node_memory_bytes": parse_bytes(memory) if memory else None,
         }
     )
 
 
-def _of_node(node: Manifest, agent: GPUNodeStatus | None) -> Iterator[NodeGpus | UnplannableNode]:
-    name = node["metadata"]["name"]
-    labels = node["metadata"].get("labels", {})
-    allocatable = node.get("status", {}).get("allocatable", {})
-    if agent is not None and agent.cards:
-        yield from _of_agent(name, labels, allocatable, agent)
-        return
-    found = node_gpus(name, labels, allocatable)
-    if isinstance(found, UnplannableNode):
-        yield found
-    elif found is not None:
-        yield from found
-
-
-def _of_agent(
-    name: str, labels: Mapping[str, str], allocatable: Mapping[str, str], agent: GPUNodeStatus
+def _of_node(
+    node: Manifest,
+    agent: GPUNodeStatus,
+    devices: Sequence[Device],
+    profiles: Sequence[GpuProfile],
+    stale: str | None,
 ) -> Iterator[NodeGpus | UnplannableNode]:
-    """What the agent saw, as one kind of card or as slices; several products cannot be asked for."""
-    shared = next((card for card in agent.cards if card.sharing is not Sharing.NONE), None)
-    if shared is not None:
-        yield UnplannableNode(
-            node=name,
-            product=shared.product,
-            problem=GpuProblem.TIME_SLICED,
-            message=f"its {shared.product} is shared by {shared.sharing.value}, so no worker can count "
-            "on its memory; turn sharing off on this node.",
-        )
-        return
-    whole = [card for card in agent.cards if not card.mig_enabled]
-    products = sorted({card.product for card in whole})
-    if len(products) > 1:
-        yield UnplannableNode(
-            node=name,
-            product=", ".join(products),
-            problem=GpuProblem.AMBIGUOUS,
-            message=f"it holds {' and '.join(products)} behind the one resource {WHOLE_CARD}, and a pod "
-            "cannot ask for one of them; keep one product per node, or use DRA.",
-        )
-        return
-    if products:
-        yield _whole_cards(name, labels, allocatable, whole)
-    yield from _slices(name, labels, allocatable, agent)
+    name = node["metadata"]["name"]
+    kinds = card_kinds(
+        name,
+        node["metadata"].get("labels", {}),
+        node.get("status", {}).get("allocatable", {}),
+        capacity=node.get("status", {}).get("capacity", {}),
+        agent=agent,
+        devices=devices,
+        profiles=profiles,
+    )
+    host = _host_memory(node)
+    for kind in kinds:
+        yield kind if isinstance(kind, UnplannableNode) else _settled(name, kind, host, stale)
 
 
-def _whole_cards(
-    name: str, labels: Mapping[str, str], allocatable: Mapping[str, str], cards: Sequence[Card]
+def _settled(
+    node: str, kind: CardKind, host: HostMemory | None, stale: str | None
 ) -> NodeGpus | UnplannableNode:
-    # the tightest card decides, so that a plan holds on each
-    known = [card for card in cards if card.total_bytes is not None]
-    if len(known) < len(cards):
-        return UnplannableNode(
-            node=name,
-            product=cards[0].product,
-            problem=GpuProblem.MEMORY_UNKNOWN,
-            message=f"the driver does not tell the memory of {cards[0].product}; unknown is not zero, so "
-            "nothing is planned here until it is known.",
-        )
-    tightest = min(known, key=lambda card: (card.total_bytes or 0) - card.held_by_others_bytes)
-    offered = int(allocatable.get(WHOLE_CARD, "0"))
+    agreed = _agreed(kind, host)
+    if agreed is None:
+        return kind.problem or _memory_unknown(node, kind)
+    old = stale if agreed.total_from is FactSource.AGENT else None
+    notes = (*kind.notes, *agreed.notes)
     return NodeGpus(
-        node=name,
-        gpu=_facts_of_card(tightest),
-        count=min(len(cards), offered) if offered else 0,
+        node=node,
+        gpu=agreed.gpu,
+        count=kind.offered,
         free=0,
-        match_labels=_match(labels, tightest.product),
+        match_labels=kind.match_labels,
+        seen=agreed.seen,
+        notes=notes if old is None else (*notes, old),
+        stale=old,
     )
 
 
-def _slices(
-    name: str, labels: Mapping[str, str], allocatable: Mapping[str, str], agent: GPUNodeStatus
-) -> Iterator[NodeGpus]:
-    for card in agent.cards:
-        if not card.mig_enabled:
-            continue
-        for profile in card.mig_profiles:
-            yield NodeGpus(
-                node=name,
-                gpu=_facts_of_slice(card, profile),
-                count=int(allocatable.get(profile.resource, "0")),
-                free=0,
-                match_labels=_match(labels, card.product),
-            )
+def _agreed(kind: CardKind, host: HostMemory | None) -> Agreed | None:
+    """What is believed of a kind. Where labels alone speak, their own reading stands: it knows what a
+    label that is missing, rounded or written by hand is worth, and when not even the catalogue helps."""
+    agreed = agree(kind.product, kind.resource, kind.seen, host)
+    told_here = None if agreed is None else agreed.total_from
+    if told_here is FactSource.NODE:
+        return agreed
+    by_labels_alone = all(voice.source is FactSource.LABELS for voice in kind.seen)
+    if kind.problem is not None and told_here in (FactSource.LABELS, FactSource.CATALOGUE):
+        return None
+    if kind.by_labels is None or not (by_labels_alone or agreed is None):
+        return agreed
+    notes = () if agreed is None else agreed.notes
+    return Agreed(kind.by_labels, FactSource.LABELS, kind.seen, notes)
 
 
-def _facts_of_card(card: Card) -> GpuFacts:
-    total = card.total_bytes or 0
-    reserved = card.reserved_bytes
-    detail = f"GPUNode, {card.uuid}"
-    confidence = Confidence.EXACT
-    if reserved is None:
-        reserved, confidence, said = reserved_bytes(card.product, total)
-        detail = f"{detail}; driver's part: {said}"
-    listed = find_gpu(card.product)
-    return GpuFacts(
-        product=card.product,
-        total_bytes=total,
-        reserved_bytes=reserved,
-        held_by_others_bytes=card.held_by_others_bytes,
-        compute_capability=card.compute_capability
-        or (listed.compute_capability if listed else None),
-        fp8=card.fp8 if card.fp8 is not Fp8.UNKNOWN else (listed.fp8 if listed else Fp8.UNKNOWN),
-        bf16=card.bf16 if card.bf16 is not None else (listed.bf16 if listed else None),
-        unified_memory=card.unified_memory,
-        provenance=Provenance(source=FactSource.AGENT, confidence=confidence, detail=detail),
+def _memory_unknown(node: str, kind: CardKind) -> UnplannableNode:
+    told: tuple[Sighting, ...] = kind.seen
+    seen = ", ".join(voice.detail for voice in told) or "nothing"
+    return memory_unknown(
+        node, kind.product, f"{seen}, none of which tells it", resource=kind.resource, offered=0
     )
 
 
-def _facts_of_slice(card: Card, profile: MigProfile) -> GpuFacts:
-    whole = _facts_of_card(card)
-    return whole.model_copy(
-        update={
-            "product": f"{card.product}-MIG-{profile.profile}",
-            "total_bytes": profile.total_bytes,
-            "reserved_bytes": profile.reserved_bytes,
-            "held_by_others_bytes": 0,
-            "resource": profile.resource,
-        }
-    )
-
-
-def _match(labels: Mapping[str, str], product: str) -> tuple[Named, ...]:
-    value = labels.get(PRODUCT_LABEL)
-    if value is None:
-        return ()
-    return (Named(name=PRODUCT_LABEL, value=value or product),)
+def _host_memory(node: Manifest) -> HostMemory | None:
+    """Memory of the node; what its kubelet leaves out is taken to be all of it."""
+    status = node.get("status", {})
+    given = [(status.get(part) or {}).get("memory") for part in ("capacity", "allocatable")]
+    try:
+        capacity, allocatable = (None if each is None else parse_bytes(each) for each in given)
+    except ValueError:
+        return None
+    if capacity is None and allocatable is None:
+        return None
+    whole = capacity or allocatable or 0
+    return HostMemory(whole, allocatable or whole)

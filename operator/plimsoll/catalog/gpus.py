@@ -166,6 +166,19 @@ def reserved_bytes(product: str, total_bytes: int) -> tuple[int, Confidence, str
     return bound_mib * MIB, Confidence.BOUND, why
 
 
+def known_totals_mib(product: str) -> tuple[int, ...]:
+    """Every total in MiB that drivers and labels have shown for this card or slice; empty where none was
+    published."""
+    found = find_type(product)
+    if found is None:
+        return ()
+    if (parts := split_slice(product)) is not None:
+        profile = find_profile(found, parts[1])
+        return () if profile is None or profile.memory_mib is None else (profile.memory_mib,)
+    seen = (found.total_mib, found.ecc_on_total_mib, found.ecc_off_total_mib, *found.label_mib)
+    return tuple(sorted({each for each in seen if each}))
+
+
 def nearest(name: str) -> tuple[str, ...]:
     """Keys that somebody who typed `name` may have meant, best first, at most five."""
     import difflib  # noqa: PLC0415 - only when something is wrong
@@ -181,6 +194,20 @@ def split_slice(product: str) -> tuple[str, str] | None:
     """A MIG product as card and profile: ("NVIDIA-A30", "1g.6gb"); None for a whole card."""
     match = _SLICE.match(product.strip())
     return None if match is None else (match["card"], _resource_form(match["profile"]))
+
+
+def same_product(one: str, other: str) -> bool:
+    """Whether two names mean the same card or slice: spelled alike, or one type of the table (the driver
+    gave an A100 two names over its generations)."""
+    if _plain(one) == _plain(other):
+        return True
+    mine, theirs = split_slice(one), split_slice(other)
+    if mine is not None and theirs is not None:
+        return mine[1] == theirs[1] and same_product(mine[0], theirs[0])
+    if mine is not None or theirs is not None:
+        return False
+    found = find_type(one)
+    return found is not None and found == find_type(other)
 
 
 def fp8_of(capability: tuple[int, int]) -> Fp8:
@@ -281,4 +308,16 @@ def _index() -> dict[str, Mapping[str, Any]]:
         for name in names:
             if name:
                 index.setdefault(_plain(name), row)
+    # Some tools leave the maker or the line out: NVIDIA RTX 4090, GeForce RTX 4090.
+    for spelling, row in tuple(index.items()):
+        if spelling.startswith("nvidia-geforce-"):
+            rest = spelling.removeprefix("nvidia-geforce-")
+            index.setdefault(f"nvidia-{rest}", row)
+            index.setdefault(f"geforce-{rest}", row)
+        elif spelling.startswith("amd-"):
+            # Labellers differ in the maker, the form factor and the virtual function (pci.ids 1002:74b5).
+            rest = spelling.removeprefix("amd-")
+            for name in (spelling, rest):
+                for suffix in ("", "-oam", "-vf"):
+                    index.setdefault(f"{name}{suffix}", row)
     return index

@@ -17,23 +17,29 @@ from plimsoll.catalog.gpus import (
     reserved_bytes,
     split_slice,
 )
-from plimsoll.facts.gpu import Fp8, GpuFacts, GpuProblem, NodeGpus, UnplannableNode
+from plimsoll.catalog.nvidia_labels_refused import PRODUCT, count, mig_trouble, shared_cards
+from plimsoll.facts.gpu import (
+    Fp8,
+    GpuFacts,
+    GpuProblem,
+    NodeGpus,
+    Sighting,
+    UnplannableNode,
+)
 from plimsoll.facts.record import Named
 from plimsoll.facts.source import Confidence, FactSource, Provenance
 from plimsoll.units import MIB, parse_bytes
 
 Labels = Mapping[str, str]
-Found = tuple[NodeGpus, ...] | UnplannableNode | None
+Found = tuple[NodeGpus | UnplannableNode, ...]
+"""The kinds of card on a node, each with its facts or with why there are none."""
 
-PRODUCT: Final = "nvidia.com/gpu.product"
 WHOLE_CARD: Final = "nvidia.com/gpu"
-WAY_OUT: Final = "A GPUNode object for this node would say."
+WAY_OUT: Final = "A GPUNode object for this node would say, or a row of the chart's gpuTypes."
 
 _MIG_LABEL: Final = re.compile(r"^nvidia\.com/mig-(?P<profile>\d+g\.\d+gb[\w.-]*)\.count$")
-_SHARED_RESOURCE: Final = re.compile(r"^nvidia\.com/(?:gpu|mig-.+)\.shared$")
-_STRATEGY_LABEL: Final = re.compile(r"^nvidia\.com/(?:gpu|mig-.+)\.sharing-strategy$")
-_REPLICAS_LABEL: Final = re.compile(r"^nvidia\.com/(?:gpu|mig-.+)\.replicas$")
-_UNIFIED_CAPABILITIES: Final = {(7, 2), (8, 7), (11, 0)}  # Jetson Xavier, Orin, Thor
+_UNIFIED_CAPABILITIES: Final = {(7, 2), (8, 7), (11, 0), (12, 1)}
+"""Jetson Xavier, Orin and Thor, and GB10 with its kin: NVIDIA's list of CUDA GPUs has no others there."""
 _NOMINAL_SLACK: Final = 1.1
 """A label up to this much above every total that the type was seen with is a marketing size written by
 hand (288000 for 275040 on a B300, 32768 for 32607 on a 5090); far above, it is another memory size."""
@@ -44,8 +50,10 @@ _PROVIDER_KEYS: Final = (
 )
 
 
-def nvidia_cards(node: str, labels: Labels, allocatable: Mapping[str, str]) -> Found:
-    """The NVIDIA cards of a node by kind, why there is no plan for them, or None without any."""
+def nvidia_cards(
+    node: str, labels: Labels, allocatable: Mapping[str, str], capacity: Mapping[str, str]
+) -> Found:
+    """The NVIDIA cards of a node by kind; empty without any."""
     profiles = [match["profile"] for key in sorted(labels) if (match := _MIG_LABEL.match(key))]
     names = (name for name in allocatable if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-")))
     resources = [name for name in names if count(allocatable, name)]
@@ -53,86 +61,24 @@ def nvidia_cards(node: str, labels: Labels, allocatable: Mapping[str, str]) -> F
     provider = next((key for key in _PROVIDER_KEYS if key in labels), None)
     is_present = labels.get("nvidia.com/gpu.present") == "true"
     if not (profiles or resources or signs or provider or is_present):
-        return None
-    product = labels.get(PRODUCT)
-    for check in (_sharing, _mig_trouble):
-        if (trouble := check(node, labels, allocatable)) is not None:
-            return trouble
+        return ()
+    product = labels.get(PRODUCT) or None
+    trouble = shared_cards(node, labels, allocatable) or mig_trouble(node, labels)
+    if trouble is not None:
+        return (trouble,)
     if product is None:
-        return _by_provider(node, labels, allocatable, provider)
-    slices = [_mixed_slice(node, labels, allocatable, profile) for profile in profiles]
-    for each in slices:
-        if isinstance(each, UnplannableNode):
-            return each
-    found = tuple(each for each in slices if isinstance(each, NodeGpus))
+        return (_by_provider(node, labels, allocatable, provider),)
+    slices = tuple(_mixed_slice(node, labels, allocatable, profile) for profile in profiles)
     offered = count(allocatable, WHOLE_CARD)
-    if found and not offered:
-        return found
-    whole = _one_product(node, labels, product, offered)
-    return whole if isinstance(whole, UnplannableNode) else (*found, whole)
-
-
-def _sharing(node: str, labels: Labels, allocatable: Mapping[str, str]) -> UnplannableNode | None:
-    """Time-slicing and MPS, by any of their signs."""
-    product = labels.get(PRODUCT, "")
-    strategies = {labels[key] for key in labels if _STRATEGY_LABEL.match(key)} - {"none", ""}
-    replicas = max((count(labels, key) for key in labels if _REPLICAS_LABEL.match(key)), default=0)
-    resource = next((name for name in sorted(allocatable) if _SHARED_RESOURCE.match(name)), None)
-    gke = labels.get("cloud.google.com/gke-gpu-sharing-strategy")
-    if gke is not None:
-        strategies.add(gke)
-    if not (strategies or replicas > 1 or resource or product.endswith("-SHARED")):
-        return None
-    seen = (
-        f"sharing-strategy {', '.join(sorted(strategies))}" if strategies else "",
-        f"replicas {replicas}" if replicas > 1 else "",
-        f"the resource {resource}" if resource else "",
-        f"product {product}" if product.endswith("-SHARED") else "",
-    )
-    if "mps" in strategies:
-        why = (
-            "under MPS a client gets the card's memory divided by the replicas, while the label shows "
-            "the whole card"
-        )
-    else:
-        why = "its cards are shared in time, so the other tenants' memory is not ours to count on"
-    return UnplannableNode(
-        node=node,
-        product=product.removesuffix("-SHARED") or "unknown",
-        problem=GpuProblem.TIME_SLICED,
-        message=f"{why} (seen: {', '.join(sign for sign in seen if sign)}). Switch sharing off for this "
-        "node in the device plugin's configuration.",
-    )
-
-
-def _mig_trouble(node: str, labels: Labels, _: Mapping[str, str]) -> UnplannableNode | None:
-    """A MIG layout that is invalid or in the middle of being changed."""
-    product = labels.get(PRODUCT, "")
-    state = labels.get("nvidia.com/mig.config.state", "success")
-    if product.endswith("-MIG-INVALID"):
-        seen = f"product {product}"
-        why = (
-            "its MIG layout does not fit the strategy single: cards with and without slices, a card "
-            "enabled without any, or more than one profile"
-        )
-        way_out = "Give every card of the node the same profile, or use the strategy mixed."
-    elif state != "success":
-        seen = f"nvidia.com/mig.config.state {state}"
-        why = "its MIG layout is being changed or could not be applied, so the other labels may be old"
-        way_out = "Wait for the MIG manager, or look into its log."
-    else:
-        return None
-    return UnplannableNode(
-        node=node,
-        product=product.removesuffix("-MIG-INVALID") or "unknown",
-        problem=GpuProblem.MIG_INVALID,
-        message=f"{why} (seen: {seen}). {way_out}",
-    )
+    if slices and not offered:
+        return slices
+    there = max(offered, count(capacity, WHOLE_CARD))
+    return (*slices, _one_product(node, labels, product, offered, there))
 
 
 def _by_provider(
     node: str, labels: Labels, allocatable: Mapping[str, str], key: str | None
-) -> tuple[NodeGpus, ...] | UnplannableNode:
+) -> NodeGpus | UnplannableNode:
     """No GFD product: a cloud provider's own label may name a type that we know."""
     offered = count(allocatable, WHOLE_CARD)
     named = labels[key] if key else None
@@ -141,7 +87,7 @@ def _by_provider(
         gpu = find_gpu(plain)
         if gpu is not None and not gpu.unified_memory and key is not None:
             gpu = with_provenance(gpu, Confidence.BOUND, f"{key}={named}; {gpu.provenance.detail}")
-            return (entry(node, gpu, offered, (Named(name=key, value=named),)),)
+            return entry(node, gpu, offered, (Named(name=key, value=named),))
     seen = f"{key}={named}" if key else f"{offered} of {WHOLE_CARD} and no label {PRODUCT}"
     return UnplannableNode(
         node=node,
@@ -149,6 +95,8 @@ def _by_provider(
         problem=GpuProblem.TYPE_UNKNOWN,
         message=f"it has cards and nothing says exactly which (seen: {seen}). Run GPU feature discovery "
         f"beside the device plugin so that {PRODUCT} appears. {WAY_OUT}",
+        resource=WHOLE_CARD,
+        count=offered,
     )
 
 
@@ -159,51 +107,71 @@ def _mixed_slice(
     prefix = f"nvidia.com/mig-{profile}"
     card = labels.get(PRODUCT, "unknown")
     product = labels.get(f"{prefix}.product", f"{card}-MIG-{profile}")
-    gpu = _nvidia_facts(labels, product, f"{prefix}.memory", prefix)
-    if gpu is None:
-        return memory_unknown(node, product, f"no label {prefix}.memory")
     name = f"{prefix}.product" if f"{prefix}.product" in labels else PRODUCT
-    return entry(node, gpu, count(allocatable, prefix), (Named(name=name, value=labels[name]),))
+    match = (Named(name=name, value=labels[name]),)
+    offered = count(allocatable, prefix)
+    gpu, told = _nvidia_facts(labels, product, f"{prefix}.memory", prefix)
+    if gpu is None:
+        seen = f"{prefix}.memory {labels.get(f'{prefix}.memory', 'absent')}"
+        return memory_unknown(
+            node, product, seen, resource=prefix, offered=offered, match=match, told=told
+        )
+    return entry(node, gpu, offered, match, told)
 
 
 def _one_product(
-    node: str, labels: Labels, product: str, offered: int
+    node: str, labels: Labels, product: str, offered: int, there: int
 ) -> NodeGpus | UnplannableNode:
-    """Whole cards, or the slices of the strategy single, all behind nvidia.com/gpu."""
+    """Whole cards, or the slices of the strategy single, all behind nvidia.com/gpu. `there` are those that
+    are sick, too: only all together tell that some are of another type."""
     counted = count(labels, "nvidia.com/gpu.count")
-    if "nvidia.com/gpu.count" in labels and offered > counted:
+    if "nvidia.com/gpu.count" in labels and there > counted:
         return UnplannableNode(
             node=node,
             product=product,
             problem=GpuProblem.AMBIGUOUS,
-            message=f"it offers {offered} of {WHOLE_CARD} but its labels describe {counted} {product}: "
+            message=f"it offers {there} of {WHOLE_CARD} but its labels describe {counted} {product}: "
             "there are cards of another type beside them (or they are shared without saying so), and a "
             f"pod cannot ask for one type. Keep one type per node. {WAY_OUT}",
         )
-    gpu = _nvidia_facts(labels, product, "nvidia.com/gpu.memory", WHOLE_CARD)
+    match = (Named(name=PRODUCT, value=product),)
+    gpu, told = _nvidia_facts(labels, product, "nvidia.com/gpu.memory", WHOLE_CARD)
     if gpu is None:
+        seen = f"memory {labels.get('nvidia.com/gpu.memory', 'absent')}"
         return memory_unknown(
-            node, product, f"memory {labels.get('nvidia.com/gpu.memory', 'absent')}"
+            node, product, seen, resource=WHOLE_CARD, offered=offered, match=match, told=told
         )
-    return entry(node, gpu, offered, (Named(name=PRODUCT, value=product),))
+    return entry(node, gpu, offered, match, told)
 
 
-def _nvidia_facts(labels: Labels, product: str, memory_key: str, resource: str) -> GpuFacts | None:
-    """Facts from labels, with what the catalogue adds; None when nobody tells the memory."""
+def _nvidia_facts(
+    labels: Labels, product: str, memory_key: str, resource: str
+) -> tuple[GpuFacts | None, Sighting]:
+    """Facts from labels with what the catalogue adds (None when nobody tells the memory), and the labels'
+    own words alone."""
     known = find_type(product)
     capability = _capability(labels) or (known.compute_capability if known else None)
     numbers = _numbers(capability)
     is_unified = (known is not None and known.unified_memory) or numbers in _UNIFIED_CAPABILITIES
     total_bytes, confidence, said = _memory(labels.get(memory_key), memory_key, product, known)
+    told = Sighting(
+        source=FactSource.LABELS,
+        detail=said or f"{memory_key} {labels.get(memory_key, 'absent')}",
+        confidence=confidence,
+        product=product,
+        total_bytes=total_bytes if memory_key in labels else None,
+        compute_capability=_capability(labels),
+        unified_memory=is_unified or None,
+    )
     if total_bytes is None:
-        return None
+        return None, told
     reserved, reserved_confidence, why = reserved_bytes(product, total_bytes)
     if reserved >= total_bytes:
-        return None
+        return None, told._replace(total_bytes=None)
     fp8 = known.fp8 if known else fp8_of(numbers) if numbers else Fp8.UNKNOWN
     bf16 = known.bf16 if known else numbers >= (8, 0) if numbers else None
     worst = max(confidence, reserved_confidence, key=list(Confidence).index)
-    return GpuFacts(
+    gpu = GpuFacts(
         product=product,
         total_bytes=total_bytes,
         reserved_bytes=reserved,
@@ -218,6 +186,7 @@ def _nvidia_facts(labels: Labels, product: str, memory_key: str, resource: str) 
             detail=f"{said}; driver {reserved // MIB} MiB ({why})",
         ),
     )
+    return gpu, told
 
 
 def _memory(
@@ -234,6 +203,9 @@ def _memory(
         if largest < mib <= largest * _NOMINAL_SLACK:
             said = f"{key}={label} is above any {product}, so {largest} MiB from the catalogue"
             return largest * MIB, Confidence.BOUND, said
+        if known is None and not is_slice and not str(label).strip().isdecimal():
+            said = f"{key}={label} is written by hand, so less the sixteenth that ECC may take"
+            return mib * 15 // 16 * MIB, Confidence.BOUND, said
         return mib * MIB, Confidence.TABLE, f"{key}={label}"
     listed = find_gpu(product)
     if listed is None or listed.unified_memory or (known is not None and known.sizes_share_name):
@@ -254,7 +226,16 @@ def _label_mib(label: str | None) -> int | None:
         return None
 
 
-def memory_unknown(node: str, product: str, seen: str) -> UnplannableNode:
+def memory_unknown(
+    node: str,
+    product: str,
+    seen: str,
+    *,
+    resource: str,
+    offered: int,
+    match: tuple[Named, ...] = (),
+    told: Sighting | None = None,
+) -> UnplannableNode:
     """Refuse a card whose memory nobody tells, with what was seen."""
     known = find_type(product)
     if known is not None and known.unified_memory:
@@ -268,24 +249,35 @@ def memory_unknown(node: str, product: str, seen: str) -> UnplannableNode:
         product=product,
         problem=GpuProblem.MEMORY_UNKNOWN,
         message=f"{why} (seen: {seen}); unknown is not zero, so nothing is planned there. {WAY_OUT}",
+        resource=resource,
+        count=offered,
+        match_labels=match,
+        seen=() if told is None else (told,),
     )
 
 
-def entry(node: str, gpu: GpuFacts, offered: int, match: tuple[Named, ...]) -> NodeGpus:
+def entry(
+    node: str,
+    gpu: GpuFacts,
+    offered: int,
+    match: tuple[Named, ...],
+    told: Sighting | None = None,
+) -> NodeGpus:
     """One kind of card on a node; labels do not tell who uses them, so all count as free."""
-    return NodeGpus(node=node, gpu=gpu, count=offered, free=offered, match_labels=match)
+    return NodeGpus(
+        node=node,
+        gpu=gpu,
+        count=offered,
+        free=offered,
+        match_labels=match,
+        seen=() if told is None else (told,),
+    )
 
 
 def with_provenance(gpu: GpuFacts, confidence: Confidence, detail: str) -> GpuFacts:
     """The same facts, said by labels."""
     source = Provenance(source=FactSource.LABELS, confidence=confidence, detail=detail)
     return gpu.model_copy(update={"provenance": source})
-
-
-def count(values: Mapping[str, str], key: str) -> int:
-    """A whole number among labels or resources; 0 where there is none."""
-    text = values.get(key, "")
-    return int(text) if text.isdecimal() else 0
 
 
 def _capability(labels: Labels) -> str | None:

@@ -1,6 +1,6 @@
 """What cards are in reach, without asking for every node at every reconcile?
 
-Nodes, GPUNodes and the cards that pods ask for are read at most every `max_age_seconds`, shared by
+Nodes, GPUNodes, ResourceSlices and the cards that pods ask for are read at most every `max_age_seconds`, shared by
 all reconciles, and read anew after a node changed in a way that matters to a plan. A heartbeat does not.
 """
 
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from plimsoll.api.inventory import inventory
+from plimsoll.api.inventory import STALE_SECONDS, inventory
+from plimsoll.catalog.dra import DRIVER, devices_by_node
+from plimsoll.catalog.profiles import GpuProfile
 from plimsoll.cluster.client import Client
-from plimsoll.cluster.errors import NotFound
-from plimsoll.cluster.kinds import GPU_NODE, NODE, POD
+from plimsoll.cluster.errors import Forbidden, NotFound
+from plimsoll.cluster.kinds import GPU_NODE, NODE, POD, RESOURCE_SLICE
+from plimsoll.cluster.others import Others
 from plimsoll.decide import Manifest
 from plimsoll.facts.gpu import Inventory
 from plimsoll.units import parse_bytes
@@ -37,9 +40,13 @@ class Fleet:
         clock: Callable[[], float],
         max_age_seconds: float = 30.0,
         namespaces: tuple[str, ...] = (),
+        profiles: tuple[GpuProfile, ...] = (),
+        wall_clock: Callable[[], float] | None = None,
+        stale_seconds: float = STALE_SECONDS,
     ) -> None:
         """`namespaces` are where pods may be listed; empty means everywhere. With some, cards that pods
-        elsewhere hold count as free."""
+        elsewhere hold count as free. `profiles` are the user's own table. `wall_clock` gives Unix time, by
+        which an agent's word ages; without it, it does not."""
         self._client = client
         self._clock = clock
         self._max_age_seconds = max_age_seconds
@@ -50,6 +57,13 @@ class Fleet:
         self._gpu_nodes: dict[str, Manifest] = {}
         self._alone: dict[str, Inventory] = {}
         self._changes = 0
+        self._profiles = profiles
+        self._wall_clock = wall_clock
+        self._stale_seconds = stale_seconds
+        self._slices: dict[str, Manifest] = {}
+        self._others = Others()
+        self.has_slices = False
+        """Whether the API server serves ResourceSlices; known after the first look."""
 
     async def inventory(self) -> Inventory:
         """Every card in reach. Concurrent callers share one refresh."""
@@ -94,6 +108,23 @@ class Fleet:
         """The same for a GPUNode."""
         return self._seen(self._gpu_nodes, gpu_node, is_gone)
 
+    def slice_seen(self, resource_slice: Manifest, *, is_gone: bool = False) -> bool:
+        """The same for a ResourceSlice, of which a pool of devices may have several."""
+        if _of_our_driver(resource_slice) is None:
+            return False
+        name, before = resource_slice["metadata"]["name"], self._devices()
+        if is_gone:
+            self._slices.pop(name, None)
+        else:
+            self._slices[name] = resource_slice
+        if self._devices() == before:
+            return False
+        self.forget()
+        return True
+
+    def _devices(self) -> Mapping[str, object]:
+        return devices_by_node(self._slices.values())
+
     def _seen(self, things: dict[str, Manifest], thing: Manifest, is_gone: bool) -> bool:
         """What a node matters is asked of `inventory` itself: nothing that it overlooks is news."""
         name = thing["metadata"]["name"]
@@ -109,10 +140,28 @@ class Fleet:
         return True
 
     def _of_node_alone(self, name: str) -> Inventory:
-        return inventory(
+        return self._inventory(
             [self._nodes[name]] if name in self._nodes else [],
             [self._gpu_nodes[name]] if name in self._gpu_nodes else [],
             {},
+            (),
+        )
+
+    def _inventory(
+        self,
+        nodes: Sequence[Manifest],
+        gpu_nodes: Sequence[Manifest],
+        requested: Requested,
+        slices: Sequence[Manifest],
+    ) -> Inventory:
+        return inventory(
+            nodes,
+            gpu_nodes,
+            requested,
+            resource_slices=slices,
+            profiles=self._profiles,
+            now_seconds=self._wall_clock() if self._wall_clock else None,
+            stale_seconds=self._stale_seconds,
         )
 
     async def _look(self) -> Inventory:
@@ -120,6 +169,8 @@ class Fleet:
         gpu_nodes = await self._list_gpu_nodes()
         self._nodes = {node["metadata"]["name"]: node for node in nodes}
         self._gpu_nodes = {each["metadata"]["name"]: each for each in gpu_nodes}
+        slices = await self._list_slices()
+        self._slices = {each["metadata"]["name"]: each for each in slices}
         self._alone = {name: self._of_node_alone(name) for name in self._nodes}
         pods: list[Manifest] = []
         for namespace in self._namespaces or (None,):
@@ -127,7 +178,10 @@ class Fleet:
                 POD, namespace, fields=LIVING_PODS, reduce=_if_it_holds_cards
             )
             pods += listing.items
-        return inventory(nodes, gpu_nodes, cards_requested(pods))
+        requested = cards_requested(pods)
+        if not self._namespaces:  # else cards may be held by pods that we do not see
+            gpu_nodes = self._others.look(gpu_nodes, requested)
+        return self._inventory(nodes, gpu_nodes, requested, slices)
 
     async def _list_gpu_nodes(self) -> tuple[Manifest, ...]:
         """None where the kind is not installed: labels and catalogue take over."""
@@ -135,6 +189,22 @@ class Fleet:
             return (await self._client.list_all(GPU_NODE)).items
         except NotFound:
             return ()
+
+    async def _list_slices(self) -> tuple[Manifest, ...]:
+        """None where the API server does not serve them (before 1.34, or switched off) or our role is an
+        older one: the next source takes over."""
+        try:
+            found = (await self._client.list_all(RESOURCE_SLICE, reduce=_of_our_driver)).items
+        except (NotFound, Forbidden):
+            return ()
+        self.has_slices = True
+        return found
+
+
+def _of_our_driver(resource_slice: Manifest) -> Manifest | None:
+    """A slice of the driver that we read, or nothing."""
+    spec = resource_slice.get("spec") or {}
+    return resource_slice if spec.get("driver") == DRIVER else None
 
 
 def essence(node: Manifest) -> Manifest:

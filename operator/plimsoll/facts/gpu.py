@@ -1,9 +1,16 @@
 """What is a card, and what does a node hold?"""
 
+from collections.abc import Collection
 from enum import StrEnum
+from typing import Final, NamedTuple
+
+from pydantic import SkipValidation
 
 from plimsoll.facts.record import Named, Record
-from plimsoll.facts.source import Provenance
+from plimsoll.facts.source import Confidence, FactSource, Provenance
+
+MOST_NOTES: Final = 8
+"""Of nodes' cards in one condition."""
 
 
 class GpuVendor(StrEnum):
@@ -63,6 +70,33 @@ class GpuFacts(Record):
         return self.total_bytes - self.reserved_bytes
 
 
+class Sighting(NamedTuple):
+    """What one source says of one kind of card on a node. None is what it does not say."""
+
+    source: FactSource
+    """Who says it."""
+    detail: str
+    """The object, label or line that says it."""
+    confidence: Confidence = Confidence.EXACT
+    """How its memory was come by."""
+    product: str | None = None
+    """The name in the node label's spelling."""
+    total_bytes: int | None = None
+    """The whole card."""
+    reserved_bytes: int | None = None
+    """The driver's own part."""
+    held_by_others_bytes: int | None = None
+    """Bytes that processes outside pods hold."""
+    compute_capability: str | None = None
+    """For example 8.6."""
+    fp8: Fp8 | None = None
+    """How the card takes fp8."""
+    bf16: bool | None = None
+    """Whether the card computes in bfloat16."""
+    unified_memory: bool | None = None
+    """Whether card and host share one memory."""
+
+
 class GpuProblem(StrEnum):
     """Why a node's cards are not planned for."""
 
@@ -72,6 +106,8 @@ class GpuProblem(StrEnum):
     TIME_SLICED = "GpuTimeSliced"
     TYPE_UNKNOWN = "GpuTypeUnknown"
     MEMORY_UNKNOWN = "GpuMemoryUnknown"
+    NOT_OFFERED = "NoGpuInReach"
+    """There are cards, but no resource that a pod could ask for."""
 
 
 class NodeGpus(Record):
@@ -89,6 +125,13 @@ class NodeGpus(Record):
     """The node's allocatable host memory."""
     match_labels: tuple[Named, ...] = ()
     """Node labels that pick nodes of this type, for node affinity."""
+    seen: SkipValidation[tuple[Sighting, ...]] = ()
+    """Who said what of it, most trusted first."""
+    notes: tuple[str, ...] = ()
+    """Where the sources differ, and what else a person should know of these cards."""
+    stale: str | None = None
+    """Why no plan is made from these facts and none of the cards counts as free: the agent that told
+    them has not been heard of. Plans that are held stay."""
 
 
 class UnplannableNode(Record):
@@ -102,6 +145,14 @@ class UnplannableNode(Record):
     """The reason, a fact."""
     message: str
     """The sentence for the person at kubectl: what was seen, and the way out."""
+    resource: str = ""
+    """What a pod would ask for, where memory is all that is missing."""
+    count: int = 0
+    """How many of it the node offers."""
+    match_labels: tuple[Named, ...] = ()
+    """Node labels that pick such nodes."""
+    seen: SkipValidation[tuple[Sighting, ...]] = ()
+    """What was said of it all the same."""
 
 
 class Inventory(Record):
@@ -111,6 +162,8 @@ class Inventory(Record):
     """Cards that can be planned for."""
     unplannable: tuple[UnplannableNode, ...] = ()
     """Nodes with cards that cannot."""
+    told: tuple[GpuFacts, ...] = ()
+    """Types that the user's table describes, whether or not a node in reach has them."""
 
     def types(self) -> tuple[GpuFacts, ...]:
         """One GpuFacts per product: of several nodes the least usable one, so a plan holds on all."""
@@ -120,3 +173,21 @@ class Inventory(Record):
             if seen is None or node.gpu.usable_bytes < seen.usable_bytes:
                 smallest[node.gpu.product] = node.gpu
         return tuple(smallest[product] for product in sorted(smallest))
+
+    def stale(self, product: str) -> str | None:
+        """Why the facts of this type are too old to start anything from; None while one node's are fresh."""
+        of_type = [node for node in self.nodes if node.gpu.product == product]
+        reasons = [node.stale for node in of_type if node.stale is not None]
+        return reasons[0] if reasons and len(reasons) == len(of_type) else None
+
+    def notes(self, products: Collection[str] | None = None) -> tuple[str, ...]:
+        """What a person should know of the nodes of these types (None: of all), each with its node; of
+        many the first few and their number."""
+        found = tuple(
+            f"node {node.node}: {note}"
+            for node in self.nodes
+            if products is None or node.gpu.product in products
+            for note in node.notes
+        )
+        more = len(found) - MOST_NOTES
+        return found if more <= 0 else (*found[:MOST_NOTES], f"{more} more such notes on nodes")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from plimsoll.catalog.labels import node_gpus
-from plimsoll.facts.gpu import Fp8, GpuVendor, UnplannableNode
+from plimsoll.facts.gpu import Fp8, GpuFacts, GpuVendor, NodeGpus, UnplannableNode
 from plimsoll.facts.source import FactSource
 from plimsoll.units import MIB
 
@@ -25,6 +25,21 @@ def by_name(node: dict[str, Any]) -> str:
     return str(node["name"]).replace(" ", "-")
 
 
+def cards_of(node: dict[str, Any]) -> list[NodeGpus]:
+    """What can be planned for of the node's kinds of card."""
+    seen = node_gpus("node-a", node["labels"], node["allocatable"], node.get("capacity"))
+    if "refused" not in node:
+        assert [] == [each.message for each in seen if isinstance(each, UnplannableNode)]
+    return [each for each in seen if isinstance(each, NodeGpus)]
+
+
+def one(labels: dict[str, str], allocatable: dict[str, str]) -> GpuFacts:
+    """The one kind of card that labels describe."""
+    (found,) = node_gpus("node-a", labels, allocatable)
+    assert isinstance(found, NodeGpus), found
+    return found.gpu
+
+
 def test_the_table_is_broad() -> None:
     assert len(NODES) >= 50
     assert len(NODES) == len({node["name"] for node in NODES})
@@ -32,8 +47,7 @@ def test_the_table_is_broad() -> None:
 
 @pytest.mark.parametrize("node", WITH_CARDS, ids=by_name)
 def test_cards_are_read_as_labelled(node: dict[str, Any]) -> None:
-    found = node_gpus("node-a", node["labels"], node["allocatable"])
-    assert isinstance(found, tuple), found
+    found = cards_of(node)
     assert node["cards"] == [
         {
             "product": each.gpu.product,
@@ -55,17 +69,15 @@ def test_cards_are_read_as_labelled(node: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("node", WITH_CARDS, ids=by_name)
 def test_the_label_that_picks_a_node_is_on_the_node(node: dict[str, Any]) -> None:
-    found = node_gpus("node-a", node["labels"], node["allocatable"])
-    assert isinstance(found, tuple)
-    for each in found:
+    for each in cards_of(node):
         assert each.match_labels
         assert all(node["labels"][label.name] == label.value for label in each.match_labels)
 
 
 @pytest.mark.parametrize("node", REFUSED, ids=by_name)
 def test_what_labels_cannot_tell_is_refused_with_what_was_seen(node: dict[str, Any]) -> None:
-    found = node_gpus("node-a", node["labels"], node["allocatable"])
-    assert isinstance(found, UnplannableNode), found
+    seen = node_gpus("node-a", node["labels"], node["allocatable"], node.get("capacity"))
+    (found,) = [each for each in seen if isinstance(each, UnplannableNode)]
     assert (node["refused"]["problem"], "node-a") == (found.problem.value, found.node)
     assert found.product
     assert [] == [word for word in node["refused"]["words"] if word not in found.message]
@@ -73,7 +85,7 @@ def test_what_labels_cannot_tell_is_refused_with_what_was_seen(node: dict[str, A
 
 @pytest.mark.parametrize("node", WITHOUT, ids=by_name)
 def test_a_node_without_cards_is_none(node: dict[str, Any]) -> None:
-    assert node_gpus("node-a", node["labels"], node["allocatable"]) is None
+    assert () == node_gpus("node-a", node["labels"], node["allocatable"], node.get("capacity"))
 
 
 def test_an_unknown_product_gets_its_abilities_from_the_compute_capability() -> None:
@@ -83,28 +95,25 @@ def test_an_unknown_product_gets_its_abilities_from_the_compute_capability() -> 
         "nvidia.com/gpu.compute.major": "8",
         "nvidia.com/gpu.compute.minor": "6",
     }
-    found = node_gpus("node-a", labels, {"nvidia.com/gpu": "1"})
-    assert isinstance(found, tuple)
+    gpu = one(labels, {"nvidia.com/gpu": "1"})
     assert ("8.6", Fp8.WEIGHT_ONLY, True) == (
-        found[0].gpu.compute_capability,
-        found[0].gpu.fp8,
-        found[0].gpu.bf16,
+        gpu.compute_capability,
+        gpu.fp8,
+        gpu.bf16,
     )
 
 
 def test_without_a_compute_capability_nothing_is_said_about_abilities() -> None:
     labels = {"nvidia.com/gpu.product": "NVIDIA-Something-New", "nvidia.com/gpu.memory": "24000"}
-    found = node_gpus("node-a", labels, {"nvidia.com/gpu": "1"})
-    assert isinstance(found, tuple)
+    gpu = one(labels, {"nvidia.com/gpu": "1"})
     assert (None, Fp8.UNKNOWN, None) == (
-        found[0].gpu.compute_capability,
-        found[0].gpu.fp8,
-        found[0].gpu.bf16,
+        gpu.compute_capability,
+        gpu.fp8,
+        gpu.bf16,
     )
 
 
 def test_an_amd_card_is_known_as_one() -> None:
     labels = {"amd.com/gpu.product-name": "Instinct_MI300X", "amd.com/gpu.vram": "192G"}
-    found = node_gpus("node-a", labels, {"amd.com/gpu": "8"})
-    assert isinstance(found, tuple)
-    assert (GpuVendor.AMD, Fp8.NATIVE) == (found[0].gpu.vendor, found[0].gpu.fp8)
+    gpu = one(labels, {"amd.com/gpu": "8"})
+    assert (GpuVendor.AMD, Fp8.NATIVE) == (gpu.vendor, gpu.fp8)
