@@ -5,6 +5,43 @@ from __future__ import annotations
 from plimsoll.facts.record import Record
 
 
+class ContainerEnd(Record):
+    """How a worker's container ended, or why it cannot begin, as the pod's status tells it."""
+
+    life: int = 0
+    """Which life of the container ended, counted from 0: its restarts before that."""
+    exit_code: int | None = None
+    """Exit code; None where no process ran."""
+    signal: int = 0
+    """Signal that ended it, where the runtime tells one; 0 otherwise."""
+    reason: str = ""
+    """The kubelet's word for it: OOMKilled, Error, Completed, or why it waits, e.g. ErrImagePull."""
+    message: str = ""
+    """Its last words: the termination message, or the end of its log (2048 bytes or 80 lines at most)."""
+    pod_reason: str = ""
+    """Why the pod as a whole ended, e.g. Evicted; empty while it lives."""
+    pod_message: str = ""
+    """The same as a sentence."""
+    started_seconds: float | None = None
+    """Start of that life, epoch seconds."""
+    finished_seconds: float | None = None
+    """Its end, epoch seconds."""
+    was_ready: bool | None = None
+    """Whether it was Ready in that life; None where that can no longer be told."""
+    unready_seconds: float | None = None
+    """How long before its end it stopped being Ready; about 0 when it died while it served, None when it
+    was never Ready or that cannot be told."""
+    engine: str = ""
+    """Which engine: vllm, llama.cpp; empty when not known."""
+
+    @property
+    def lived_seconds(self) -> float | None:
+        """How long it ran."""
+        if self.started_seconds is None or self.finished_seconds is None:
+            return None
+        return self.finished_seconds - self.started_seconds
+
+
 class WorkerFacts(Record):
     """One pod of a pool."""
 
@@ -46,3 +83,9 @@ class WorkerFacts(Record):
     """Declared caps of the engine's caches in host memory."""
     is_healthy: bool | None = None
     """What the kubelet's readiness probe of the engine says; None until it has started."""
+    plan_id: str = ""
+    """Digest of the plan it runs, as its annotation says; empty where there is none."""
+    restarts: int = 0
+    """How often its engine's container was started anew."""
+    end: ContainerEnd | None = None
+    """The newest end of its engine's container; None while it has had none."""
