@@ -72,12 +72,26 @@ class FlagRow(NamedTuple):
     aliases: tuple[str, ...] = ()
     """Other spellings the parser takes."""
     env: tuple[str, ...] = ()
-    """Environment variables that say the same."""
+    """Environment variables that say the same; one that ends with * stands for all that begin so."""
     since: str | None = None
     """First release that has it; None when older than our table."""
     until: str | None = None
     """First release that does not have it any more."""
 
+
+HANDED_CARDS: Final = (
+    "NVIDIA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_MPS_*",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR",
+)
+"""Variables that say which cards a container has. The first is how NVIDIA's device plugin hands them out, and
+its runtime gives whatever a pod writes there: `all` takes the cards of others (NVIDIA/k8s-device-plugin,
+README, deviceListStrategy)."""
 
 _NUMBERS: Final = re.compile(r"\d+")
 

@@ -64,7 +64,9 @@ def shadowed(
         and not _is_gone(row, release)
         and (
             any(_says(row, word, known, habits) for word in words)
-            or _env_names(row, habits) & set(env_names)
+            or any(
+                is_variable(known, name) for known in _env_names(row, habits) for name in env_names
+            )
         )
     )
 
@@ -109,6 +111,11 @@ def _says(row: FlagRow, word: str, known: Collection[str], habits: ParserHabits)
         for name in own
         for word in asked
     )
+
+
+def is_variable(known: str, name: str) -> bool:
+    """Whether the variable is the known one, or begins as LMCACHE_* does."""
+    return name.startswith(known[:-1]) if known.endswith("*") else name == known
 
 
 def _env_names(row: FlagRow, habits: ParserHabits) -> set[str]:

@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from plimsoll.catalog.engines import LLAMA_CPP_RELEASES, KnownRelease, known_release
-from plimsoll.engines.base import Flag, FlagRow, Release, has_flag
+from plimsoll.engines.base import HANDED_CARDS, Flag, FlagRow, Release, has_flag
 from plimsoll.units import MIB
 
 _PARSERS: Final = "argument parsers of b11434 and b11669"
@@ -66,7 +66,7 @@ ROWS: Final = (
          source="levels of ggml-org/llama.cpp#23021 (#23162 shows them in b9181)"),
     # What follows is never pinned, but would make the plan's arithmetic wrong.
     _row("--main-gpu", "-mg", env=("MAIN_GPU",)),
-    _row("--device", "-dev", env=("DEVICE",), beside=("CUDA_VISIBLE_DEVICES",)),
+    _row("--device", "-dev", env=("DEVICE",), beside=("CUDA_VISIBLE_DEVICES", *HANDED_CARDS)),
     _row("--rpc", env=("RPC",)),
     _row("--override-tensor", "-ot", env=("OVERRIDE_TENSOR",)),
     _row("--override-kv"),
@@ -88,6 +88,8 @@ ROWS: Final = (
     _row("--lora-scaled"),
     _row("--control-vector"),
     _row("--control-vector-scaled"),
+    _row("--control-vector-layer-range", source="takes two words, so as the last one it would take --model with it"),
+    _row("--backend-sampling", "-bs", env=("BACKEND_SAMPLING",), source="samples on the card, in the compute buffer"),
     _row("--spec-draft-model", "-md", "--model-draft", env=("SPEC_DRAFT_MODEL", "MODEL_DRAFT")),
     _row("--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft", env=("SPEC_DRAFT_HF_REPO", "HFD_REPO")),
     _row("--spec-type", env=("SPEC_TYPE",)),

