@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from plimsoll.catalog.gpus import find_gpu, gpu_types
 from plimsoll.cli.answers import Answer
-from plimsoll.cli.inputs import check_pool, read_cases, with_lengths
+from plimsoll.cli.inputs import check_pool, read_cases, with_calibration, with_lengths
 from plimsoll.cli.offline import Case, answer, catalogue_inventory, on_card
 from plimsoll.cli.text import Column, Page, Tone, table
 from plimsoll.engines.base import EngineName
@@ -42,6 +42,7 @@ class Contest(NamedTuple):
 def compare(arguments: argparse.Namespace) -> tuple[Contest, ...]:
     """Every pool on every card of the catalogue whose memory is known. Raises BadInputError."""
     cases = with_lengths(read_cases(arguments.filename), arguments)
+    cases = with_calibration(cases, arguments)
     check_pool(cases, arguments.pool)
     cards = catalogue_cards()
     return tuple(contest for case in cases for contest in _contests(case, cards, arguments.pool))

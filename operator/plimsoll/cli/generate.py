@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from plimsoll.api.schema import crd_files
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cluster.grants import cluster_role_rules, own_role_rules
-from plimsoll.render.chart import render_chart_crd, render_chart_rbac
+from plimsoll.cluster.agent_grants import agent_role_rules
+from plimsoll.cluster.grants import cluster_role_rules, own_role_rules, watched_role_rules
+from plimsoll.render.chart import render_chart_crd, render_chart_rbac, render_chart_watched_rbac
+from plimsoll.render.chart_readme import render_chart_readme
 
 EPILOG: Final = """\
 examples:
@@ -19,8 +24,9 @@ examples:
   plimsoll generate --check              write nothing; list the files that differ
   plimsoll generate --root ../plimsoll   for a checkout elsewhere
 
-written: crds/ from the types, charts/plimsoll/templates/crds/ as the chart's copy of it, and the
-operator's roles in the chart from the list of verbs that its code uses.
+written: crds/ from the types, charts/plimsoll/templates/crds/ as the chart's copy of it, the
+operator's and the agents' roles in the chart from the lists of verbs that their code uses, and the
+chart's README from its values and their schema.
 
 exit codes:
   0  done, or nothing differs
@@ -28,6 +34,8 @@ exit codes:
   2  the folder is not a checkout
 """
 CHART: Final = "charts/plimsoll/templates"
+README: Final = "charts/plimsoll/README.md"
+README_FROM: Final = ("charts/plimsoll/values.yaml", "charts/plimsoll/values.schema.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         if differing:
             print("differ from what the code prints; run `plimsoll generate`", file=sys.stderr)
         return Exit.DIFFERS if differing else Exit.FITS
-    texts = generated()
+    texts = generated(root)
     for name in differing:
         path = root / name
         if name not in texts:
@@ -68,25 +76,36 @@ def run(arguments: argparse.Namespace) -> int:
     return Exit.FITS
 
 
-def generated() -> Mapping[str, str]:
-    """Path below the checkout to text, for every file that is printed from code."""
+def generated(root: Path | None = None) -> Mapping[str, str]:
+    """Path below the checkout to text, for every file that is printed from code; with the checkout also those
+    that are printed from other files of it."""
     crds = crd_files()
-    return {
+    from_files = {} if root is None else _from_files(root)
+    return from_files | {
         **{f"crds/{name}": text for name, text in crds.items()},
         **{f"{CHART}/crds/{name}": render_chart_crd(text) for name, text in crds.items()},
-        f"{CHART}/clusterrole.yaml": render_chart_rbac(cluster_role_rules()),
+        f"{CHART}/clusterrole.yaml": render_chart_rbac(
+            cluster_role_rules(), elsewhere=cluster_role_rules(watches_all_namespaces=False)
+        ),
+        f"{CHART}/watched-role.yaml": render_chart_watched_rbac(watched_role_rules()),
+        f"{CHART}/agent-clusterrole.yaml": render_chart_rbac(agent_role_rules(), of_agents=True),
         f"{CHART}/role.yaml": render_chart_rbac(own_role_rules(), namespaced=True),
     }
 
 
 def differing_files(root: Path) -> tuple[str, ...]:
     """Files that are missing or differ, and files in the folders of CRDs that no type prints any more."""
-    texts = generated()
+    texts = generated(root)
     changed = [name for name, text in texts.items() if _read(root / name) != text]
     folders = (root / "crds", root / CHART / "crds")
     there = [path for folder in folders if folder.is_dir() for path in folder.glob("*.yaml")]
     left_over = [name for path in there if (name := path.relative_to(root).as_posix()) not in texts]
     return tuple(sorted([*changed, *left_over]))
+
+
+def _from_files(root: Path) -> dict[str, str]:
+    values, schema = (_read(root / name) or "{}" for name in README_FROM)
+    return {README: render_chart_readme(yaml.safe_load(values), json.loads(schema))}
 
 
 def _read(path: Path) -> str | None:

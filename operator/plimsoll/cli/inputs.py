@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.api.manifest import KIND, DeploymentManifest, read
 from plimsoll.cli.answers import Answer
@@ -20,6 +20,9 @@ from plimsoll.cli.offline import (
 )
 from plimsoll.facts.gpu import Inventory
 from plimsoll.plan.records import Lane
+
+if TYPE_CHECKING:
+    from plimsoll.catalog.profiles import GpuProfile
 
 WHOLE_CARD: Final = "nvidia.com/gpu"
 """NVIDIA/k8s-device-plugin: the resource under which a node offers whole cards."""
@@ -48,8 +51,13 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="take the cards from this dump: `kubectl get gpunodes -o json` or "
-        "`kubectl get nodes -o json`, as it is",
+        help="take the cards from this dump: `kubectl get nodes,gpunodes,resourceslices -o json`, or "
+        "only some of these, as it is",
+    )
+    parser.add_argument(
+        "--gpu-types",
+        metavar="FILE",
+        help="your own table of cards, as under gpuTypes in the chart's values; it is believed first",
     )
 
 
@@ -85,6 +93,28 @@ def with_lengths(cases: Sequence[Case], arguments: argparse.Namespace) -> tuple[
     return tuple(case._replace(measured=(lane,)) for case in cases)
 
 
+def add_calibration_argument(parser: argparse.ArgumentParser) -> None:
+    """--calibration, for plan and render."""
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="what engines were seen to take beside weights and pool: `plimsoll calibration export`, or the "
+        "ConfigMap plimsoll-calibration as it is",
+    )
+
+
+def with_calibration(cases: Sequence[Case], arguments: argparse.Namespace) -> tuple[Case, ...]:
+    """The cases with what --calibration names; entries that are passed over are told on stderr.
+    Raises BadInputError."""
+    path: str | None = getattr(arguments, "calibration", None)
+    if path is None:
+        return tuple(cases)
+    from plimsoll.cli.calibration_file import read_calibration  # noqa: PLC0415 - only for a file
+
+    found = read_calibration(path, "--calibration").measured
+    return tuple(case._replace(calibration=found) for case in cases)
+
+
 def read_cases(paths: Sequence[str]) -> tuple[Case, ...]:
     """The InferenceDeployments of the files; other objects beside them are passed over, except the
     ConfigMaps that model.facts names. Raises BadInputError."""
@@ -105,8 +135,9 @@ def read_cases(paths: Sequence[str]) -> tuple[Case, ...]:
 
 
 def answers_to(arguments: argparse.Namespace) -> tuple[Answer, ...]:
-    """What the planner says to everything that -f, --pool, --gpu, --facts and --lengths name."""
+    """What the planner says to everything that -f, --pool, --gpu, --facts, --lengths and --calibration name."""
     cases = with_lengths(read_cases(arguments.filename), arguments)
+    cases = with_calibration(cases, arguments)
     check_pool(cases, arguments.pool)
     answers = tuple(
         each
@@ -135,20 +166,61 @@ def moved(case: Case, arguments: argparse.Namespace) -> Case:
 
 def inventory_for(case: Case, arguments: argparse.Namespace) -> Inventory:
     """Cards in reach: of the dump that --facts names, else of the catalogue."""
+    table: str | None = arguments.gpu_types
     if arguments.facts and arguments.gpu is None:
-        return read_inventory(arguments.facts)
-    return catalogue_inventory(case.deployment, arguments.gpu)
+        return read_inventory(arguments.facts, table)
+    found = catalogue_inventory(case.deployment, arguments.gpu)
+    return found if table is None else _as_told(found, table)
 
 
-def read_inventory(paths: Sequence[str]) -> Inventory:
-    """The cards that dumps of Nodes and GPUNodes show. A GPUNode without its Node stands for both.
-    Raises BadInputError."""
+def _as_told(found: Inventory, table: str) -> Inventory:
+    """Cards of the catalogue as the user's own table has them."""
+    from plimsoll.api.inventory import told_types  # noqa: PLC0415 - only for a table
+    from plimsoll.catalog.gpus import same_product  # noqa: PLC0415
+
+    told = told_types(_profiles(table))
+    nodes = tuple(
+        node.model_copy(
+            update={
+                "gpu": next(
+                    (
+                        gpu.model_copy(update={"product": node.gpu.product})
+                        for gpu in told
+                        if same_product(gpu.product, node.gpu.product)
+                    ),
+                    node.gpu,
+                )
+            }
+        )
+        for node in found.nodes
+    )
+    return found.model_copy(update={"nodes": nodes, "told": told})
+
+
+def _profiles(table: str | None) -> tuple[GpuProfile, ...]:
+    """The rows of the user's own table. Raises BadInputError."""
+    if table is None:
+        return ()
+    import yaml  # noqa: PLC0415 - only for a table
+
+    from plimsoll.catalog.profiles import read_profiles  # noqa: PLC0415
+
+    try:
+        return read_profiles(yaml.safe_load(read_text(table)))
+    except (ValueError, yaml.YAMLError) as error:
+        raise BadInputError(f"--gpu-types: {table}: {error}") from error
+
+
+def read_inventory(paths: Sequence[str], table: str | None = None) -> Inventory:
+    """The cards that dumps of Nodes, GPUNodes and ResourceSlices show, `table` naming a file with the
+    user's own table. A GPUNode without its Node stands for both. Raises BadInputError."""
     from plimsoll.api.gpunode import KIND as GPU_NODE_KIND  # noqa: PLC0415 - only for a dump
     from plimsoll.api.inventory import inventory  # noqa: PLC0415
 
     documents = read_documents(paths)
     nodes = [document.body for document in documents if document.kind == "Node"]
     gpu_nodes = [document.body for document in documents if document.kind == GPU_NODE_KIND]
+    slices = [document.body for document in documents if document.kind == "ResourceSlice"]
     if not nodes and not gpu_nodes:
         kinds = ", ".join(sorted({d.kind or "an object without kind" for d in documents}))
         raise BadInputError(
@@ -161,7 +233,7 @@ def read_inventory(paths: Sequence[str]) -> Inventory:
     known = {node["metadata"]["name"] for node in nodes}
     nodes += [_node_of(each) for each in gpu_nodes if each["metadata"]["name"] not in known]
     try:
-        return inventory(nodes, gpu_nodes, {})
+        return inventory(nodes, gpu_nodes, {}, resource_slices=slices, profiles=_profiles(table))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInputError(
             f"--facts: {' '.join(paths)}: not as an API server writes it ({error!r}); dump it as it is"

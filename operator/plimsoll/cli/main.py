@@ -47,7 +47,12 @@ COMMANDS: Final = (
     Command("diagnose", "does a recorded worker grow, wait or do well, and would it be recycled"),
     Command("top", "the workers of a cluster: memory, slope, time to the limit, verdict"),
     Command("why", "what is said of one worker, and what holds a recycle back"),
+    Command("probe", "does a server find numbers again in long contexts, at 16 bit and at fp8"),
+    Command("calibration", "what engines were seen to take: show, export, import, reset"),
     Command("generate", "write the CRDs and the chart's generated parts from the code"),
+    Command("agent", "tell of one node's cards (a pod on each GPU node), or show what would be told"),
+    Command("keeper", "look after the HAProxy that stands before the workers"),
+    Command("healthy", "do the operator's addresses answer that all is well"),
     Command("run", "start the operator (in a pod, or on a laptop with a kubeconfig)"),
     Command("version", "print the version"),
 )

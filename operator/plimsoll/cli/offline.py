@@ -10,6 +10,7 @@ from plimsoll.cli.answers import Answer
 from plimsoll.cli.exits import BadInputError
 from plimsoll.facts.gpu import GpuFacts, GpuVendor, Inventory, NodeGpus
 from plimsoll.facts.record import Named
+from plimsoll.plan.calibration import Measurement
 from plimsoll.plan.planner import plan
 from plimsoll.plan.records import Lane, Plan, Refusal
 
@@ -35,6 +36,8 @@ class Case(NamedTuple):
     """Content of the ConfigMap that model.facts names, where the same file holds it."""
     measured: tuple[Lane, ...] = ()
     """Lengths that an engine counted, in place of the spec's traffic."""
+    calibration: tuple[Measurement, ...] = ()
+    """What engines took before."""
 
     @property
     def title(self) -> str:
@@ -104,7 +107,13 @@ def changed(case: Case, **fields: Any) -> Case:
 
 def answer(case: Case, inventory: Inventory, *, pool: str | None = None) -> tuple[Answer, ...]:
     """What the planner says to every pool of one deployment, or to the one called `pool`."""
-    asks = pool_asks(case.deployment, inventory, facts_text=case.facts_text, measured=case.measured)
+    asks = pool_asks(
+        case.deployment,
+        inventory,
+        facts_text=case.facts_text,
+        measured=case.measured,
+        calibration=case.calibration,
+    )
     return tuple(_answer(case, ask) for ask in asks if pool in (None, ask.pool))
 
 

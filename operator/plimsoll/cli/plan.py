@@ -9,7 +9,12 @@ from typing import Final
 
 from plimsoll.cli.answers import exit_code
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cli.inputs import add_input_arguments, add_lengths_argument, answers_to
+from plimsoll.cli.inputs import (
+    add_calibration_argument,
+    add_input_arguments,
+    add_lengths_argument,
+    answers_to,
+)
 from plimsoll.cli.output import Form, as_text
 from plimsoll.cli.text import Page, page_of
 
@@ -36,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `plimsoll plan`."""
     add_input_arguments(parser)
     add_lengths_argument(parser)
+    add_calibration_argument(parser)
     parser.add_argument(
         "--all-gpus",
         action="store_true",

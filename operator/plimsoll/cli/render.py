@@ -9,7 +9,15 @@ from typing import Final
 
 from plimsoll.cli.answers import Answer
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cli.inputs import add_input_arguments, check_pool, inventory_for, moved, read_cases
+from plimsoll.cli.inputs import (
+    add_calibration_argument,
+    add_input_arguments,
+    check_pool,
+    inventory_for,
+    moved,
+    read_cases,
+    with_calibration,
+)
 from plimsoll.cli.offline import Case, answer, changed
 from plimsoll.cli.output import Form, as_text
 from plimsoll.decide import Manifest, Observed, decide
@@ -39,6 +47,7 @@ _FORMS: Final = (Form.YAML.value, Form.JSON.value)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `plimsoll render`."""
     add_input_arguments(parser)
+    add_calibration_argument(parser)
     parser.add_argument(
         "--replicas", metavar="N", type=int, help="workers over all pools, instead of spec.replicas"
     )
@@ -56,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Decide as the operator would, and print what it would apply."""
     if arguments.replicas is not None and not 0 <= arguments.replicas <= 1000:
         raise BadInputError(f"--replicas: {arguments.replicas} is not between 0 and 1000")
-    cases = read_cases(arguments.filename)
+    cases = with_calibration(read_cases(arguments.filename), arguments)
     check_pool(cases, arguments.pool)
     manifests: list[Manifest] = []
     refused = False
@@ -84,7 +93,12 @@ def _manifests(case: Case, inventory: Inventory) -> Sequence[Manifest]:
     ready, because only then the operator starts the others."""
     metadata = {"namespace": case.deployment.metadata.namespace, **case.body["metadata"]}
     body = {**case.body, "metadata": metadata}
-    observed = Observed(deployment=body, inventory=inventory, facts_text=case.facts_text)
+    observed = Observed(
+        deployment=body,
+        inventory=inventory,
+        facts_text=case.facts_text,
+        calibration=case.calibration,
+    )
     first = decide(observed, now_seconds=0.0)
     started = observed.model_copy(
         update={

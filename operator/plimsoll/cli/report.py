@@ -184,6 +184,14 @@ def _numbers(plan: Plan, *, page: Page) -> list[str]:
         of = f" of {plan.layers}" if plan.layers is not None else ""
         said.append(("on the card", f"{plan.gpu_layers}{of} layers"))
     said.append(("host memory", f"{gib(plan.host_memory_bytes)} per worker"))
+    if plan.kv_offload is not None:
+        kept = plan.kv_offload
+        said.append(
+            (
+                "KV beside it",
+                f"{gib(kept.host_bytes)}, at least {kept.tokens:,} tokens in host memory",
+            )
+        )
     return [line for label, words in said for line in _line(label, words, page=page)]
 
 

@@ -185,6 +185,10 @@ def _evidence(row: Row) -> Iterator[tuple[str, str]]:
         yield "TTFT p95", f"{worker.ttft_p95_seconds:.2f} s"
     if worker.kv_used is not None:
         yield "KV in use", f"{worker.kv_used:.0%}"
+    pool = row.seen.status.pool(worker.pool)
+    if pool is not None and pool.prefix_caching is not None:
+        prefix = pool.prefix_caching
+        yield "prefixes", prefix.message or f"little is found since {prefix.since}"
 
 
 def chain_data(row: Row) -> Iterator[dict[str, str]]:

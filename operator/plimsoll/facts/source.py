@@ -27,6 +27,8 @@ class FactSource(StrEnum):
     """Our agent on the node, by way of a GPUNode object."""
     DRA = "ResourceSlice"
     LABELS = "NodeLabels"
+    NODE = "Node"
+    """The node's own memory, where card and host share it."""
     FILES = "ModelFiles"
     """Read from config.json, safetensors headers or a GGUF header."""
     SPEC = "Spec"

@@ -12,9 +12,10 @@ from typing import Final
 from plimsoll.engines.base import ByteOwner, EngineName, LedgerLine
 from plimsoll.engines.llama_cpp import caches, flags, host, memory
 from plimsoll.facts.source import Confidence
-from plimsoll.plan import ledger, offload_words
+from plimsoll.plan import ledger, offload_words, taught
 from plimsoll.plan.offload_ask import Offload, OffloadAsk, prepare
 from plimsoll.plan.records import Concurrency, KvBudget, Plan, PlanRequest, Reason, Refusal
+from plimsoll.plan.steps import capped
 from plimsoll.units import MIB, gib
 
 MOST_SLOTS_UNASKED: Final = 8
@@ -53,7 +54,9 @@ def _slots(ask: OffloadAsk, gpu_layers: int) -> int:
         return asked
     if gpu_layers < ask.layers:
         return 1
-    counts = range(MOST_SLOTS_UNASKED, 1, -1)
+    ceiling = ask.request.ceiling
+    given = ceiling.sequences if ceiling is not None else None
+    counts = range(min(MOST_SLOTS_UNASKED, given or MOST_SLOTS_UNASKED), 1, -1)
     return next((slots for slots in counts if ask.fits(slots, ask.whole)), 1)
 
 
@@ -141,6 +144,8 @@ def _written_down(ask: OffloadAsk, slots: int, offload: Offload) -> Plan:
     cache_ram = request.overrides.cache_ram_bytes
     if cache_ram is None:
         cache_ram = host.default_cache_ram_bytes(gguf, context)
+    # what a smaller cache gives up stays in the container's memory, or nothing would be gained
+    counted_cache, cache_ram = cache_ram, capped(cache_ram, request.steps.cache_ram_bytes)
     checkpoints = host.checkpoints(gguf, ask.length)
     settings = flags.LlamaCppSettings(
         ctx_size=context.ctx_size,
@@ -159,7 +164,7 @@ def _written_down(ask: OffloadAsk, slots: int, offload: Offload) -> Plan:
         context,
         ask.placed(offload, shares),
         ask.release,
-        cache_ram_bytes=cache_ram // MIB * MIB,
+        cache_ram_bytes=counted_cache // MIB * MIB,
         checkpoints_per_slot=checkpoints,
     )
     return Plan(
@@ -192,10 +197,13 @@ def _written_down(ask: OffloadAsk, slots: int, offload: Offload) -> Plan:
         max_model_len=ask.length,
         gpu_layers=offload.gpu_layers,
         layers=ask.layers,
-        host_memory_bytes=hosts.total_bytes,
+        host_memory_bytes=hosts.total_bytes + request.steps.host_bytes,
         flags=flags.pinned_flags(settings, ask.release, overrides=_overridden(request)),
         explanation=offload_words.explanation(ask, slots=slots, offload=offload, hosts=hosts),
-        notes=offload_words.notes(ask, slots=slots, offload=offload, hosts=hosts),
+        notes=(
+            *offload_words.notes(ask, slots=slots, offload=offload, hosts=hosts),
+            *taught.notes(request.steps),
+        ),
         provenance=(gguf.provenance, gpu.provenance),
     )
 

@@ -18,6 +18,9 @@ from plimsoll.facts.model import GgufFacts
 from plimsoll.plan.concurrency import largest
 from plimsoll.plan.length import length_field, length_of
 from plimsoll.plan.records import PlanRequest, Reason, Refusal
+from plimsoll.plan.reported import Ceiling
+from plimsoll.plan.steps import capped
+from plimsoll.plan.taught import on_the_card
 
 CACHE_TYPES: Final = {"auto": "f16", "f16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 """kvCache.dtype to --cache-type-k and -v; llama.cpp's CUDA kernels are built for equal pairs of these
@@ -66,6 +69,7 @@ class OffloadAsk(NamedTuple):
         """What one card has for weights, KV and compute, with the reserve kept."""
         gpu = self.request.gpu
         fixed = memory.CUDA_CONTEXT_BYTES + memory.POOL_RESERVE_BYTES
+        fixed += self.request.steps.reserve_bytes
         return gpu.usable_bytes - gpu.held_by_others_bytes - fixed
 
     def context(self, slots: int) -> ServerContext:
@@ -219,19 +223,27 @@ def prepare(request: PlanRequest) -> OffloadAsk | Refusal:
             "set model.gguf, or give its facts in model.facts.",
         )
     gguf = request.gguf
+    request = on_the_card(request)
     refusal = _dtype_refusal(request, gguf)
     if refusal is not None:
         return refusal
-    length = length_of(request, gguf.context_length)
+    ceiling = request.ceiling
+    length = length_of(
+        request, min(gguf.context_length, ceiling.length if ceiling else gguf.context_length)
+    )
+    length = capped(length, request.steps.max_model_len)
     if length > gguf.context_length:
         return Refusal(
             reason=Reason.LENGTH_BEYOND_MODEL,
             message=f"{length_field(request)} is {length:,} tokens, but {gguf.id} was made for "
             f"{gguf.context_length:,}.",
         )
+    if ceiling is not None and (refusal := _above(ceiling, request, length)) is not None:
+        return refusal
     row = flags.release_row(request.release)
     overrides = request.overrides
     batch = overrides.max_num_batched_tokens or DEFAULT_BATCH_TOKENS
+    ubatch = capped(DEFAULT_UBATCH_TOKENS, request.steps.ubatch_size)
     return OffloadAsk(
         request=request,
         gguf=gguf,
@@ -240,8 +252,25 @@ def prepare(request: PlanRequest) -> OffloadAsk | Refusal:
         cache_type=CACHE_TYPES[request.kv_dtype],
         length=length,
         batch_tokens=batch,
-        ubatch_tokens=min(batch, overrides.ubatch_size or DEFAULT_UBATCH_TOKENS),
+        ubatch_tokens=min(batch, overrides.ubatch_size or ubatch),
     )
+
+
+def _above(ceiling: Ceiling, request: PlanRequest, length: int) -> Refusal | None:
+    """More was asked for than llama-server gave when it was last asked for it."""
+    if length > ceiling.length:
+        return Refusal(
+            reason=Reason.LENGTH_BEYOND_MODEL,
+            message=f"{length_field(request)} is {length:,} tokens, but llama-server gave its slots "
+            f"{ceiling.length:,}; ask for no more, or check the facts of the file.",
+        )
+    asked = request.overrides.max_num_seqs or request.concurrency
+    if asked is not None and ceiling.sequences is not None and asked > ceiling.sequences:
+        return Refusal(
+            reason=Reason.KV_BUDGET_EXCEEDED,
+            message=f"{asked} sequences are asked for, but llama-server gave {ceiling.sequences} slots.",
+        )
+    return None
 
 
 def _dtype_refusal(request: PlanRequest, gguf: GgufFacts) -> Refusal | None:

@@ -7,7 +7,7 @@ from plimsoll.engines.base import ByteOwner, EngineName, LedgerLine
 from plimsoll.engines.vllm import flags, kv, memory
 from plimsoll.facts.record import Named
 from plimsoll.facts.source import Confidence
-from plimsoll.plan import ledger, paged_words
+from plimsoll.plan import kv_offload, ledger, paged_words, taught
 from plimsoll.plan.concurrency import largest
 from plimsoll.plan.paged_ask import PagedAsk, Sizing, most_sequences, prepare, size
 from plimsoll.plan.records import (
@@ -19,6 +19,7 @@ from plimsoll.plan.records import (
     Reason,
     Refusal,
 )
+from plimsoll.plan.steps import capped, most_or_none
 from plimsoll.units import gib
 
 
@@ -123,7 +124,7 @@ def _sequences(ask: PagedAsk) -> int | Refusal:
             message=f"maxNumSeqs {override} needs so much for sampling and graphs that not one "
             f"sequence of {ask.length:,} tokens fits beside it.",
         )
-    most = most_sequences(ask.gpu)
+    most = capped(most_sequences(ask.gpu), ask.request.steps.max_num_seqs)
     asked = ask.request.concurrency
     if asked is None:
         return largest(lambda n: _holds(ask, n), at_most=most, near=ask.about(size(ask, most // 4)))
@@ -160,8 +161,9 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
     pool = LedgerLine(
         owner=ByteOwner.KV_CACHE,
         bytes=blocks * ask.pool.block_bytes,
-        confidence=Confidence.BOUND,
-        source=f"{blocks:,} blocks of {ask.pool.block_bytes:,} B; the engine may find more",
+        confidence=Confidence.MEASURED if sizing.is_at_ceiling else Confidence.BOUND,
+        source=f"{blocks:,} blocks of {ask.pool.block_bytes:,} B; "
+        + ("as the engine reported" if sizing.is_at_ceiling else "the engine may find more"),
     )
     worst, occupied = ask.worst_case(sizing), ask.occupied(sizing)
     block_tokens = request.overrides.block_size or (
@@ -176,8 +178,13 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
         max_num_batched_tokens=ask.step_tokens,
         kv_cache_dtype=request.kv_dtype,
         block_size=block_tokens,
-        largest_graph=memory.largest_graph(sizing.sequences, ask.step_tokens),
+        largest_graph=memory.largest_graph(
+            sizing.sequences, ask.step_tokens, most_or_none(request.steps.largest_graph)
+        ),
+        kv_cache_bytes=pool.bytes if ask.gpu.unified_memory else None,
+        kv_cache_blocks=blocks if ask.gpu.unified_memory else None,
     )
+    settings = kv_offload.pinned(settings, request, ask.release, ask.offload)
     per_card = ask.pool.bytes_per_token_per_card
     return Plan(
         engine=EngineName.VLLM,
@@ -209,14 +216,21 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
         ),
         max_model_len=ask.length,
         gpu_memory_utilization=sizing.utilization,
-        host_memory_bytes=memory.host_memory_bytes(request.cards),
+        host_memory_bytes=memory.host_memory_bytes(request.cards)
+        + (ask.offload.kept.pinned_bytes if ask.offload else 0)
+        + request.steps.host_bytes,
         flags=flags.pinned_flags(settings, ask.release, overrides=_overridden(request)),
         env=(Named(name="VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", value="1"),)
         if memory.graphs_are_inside_share(ask.release)
         else (),
         explanation=paged_words.explanation(ask, sizing, _in_fp8(ask, sizing)),
-        notes=paged_words.notes(ask),
+        notes=(
+            *paged_words.notes(ask),
+            *kv_offload.notes(ask.offload),
+            *taught.notes(request.steps),
+        ),
         provenance=(ask.model.provenance, ask.gpu.provenance),
+        kv_offload=kv_offload.planned(ask.offload) if ask.offload else None,
     )
 
 

@@ -9,10 +9,14 @@ from plimsoll.engines.base import ByteOwner, LedgerLine, Release
 from plimsoll.engines.vllm import kv, memory
 from plimsoll.facts.gpu import GpuFacts
 from plimsoll.facts.model import KvKind, ModelFacts
+from plimsoll.plan import kv_offload
+from plimsoll.plan.calibration import CalibrationKey, Measurement, believable, calibrated
 from plimsoll.plan.concurrency import expected_sequences, load_of
 from plimsoll.plan.crowd import Load, exceeded_with, is_rarer, sequences_about
 from plimsoll.plan.length import length_field, length_of
 from plimsoll.plan.records import Guarantee, Lane, PlanRequest, Reason, Refusal
+from plimsoll.plan.steps import capped, most_or_none, share_of
+from plimsoll.plan.taught import on_the_card, with_found
 from plimsoll.units import GIB
 
 MOST_SEQUENCES: Final = ((70 * GIB, 1024), (0, 256))
@@ -41,6 +45,8 @@ class Sizing(NamedTuple):
     """Blocks that sequences can use."""
     overdrawn_bytes: int
     """By how much share and graphs exceed what is free at start; 0 when the engine can start."""
+    is_at_ceiling: bool = False
+    """Whether the blocks are what the engine once reported, which is less than the share should leave."""
 
 
 class Occupancy(NamedTuple):
@@ -63,6 +69,10 @@ class PagedAsk(NamedTuple):
     length: int
     step_tokens: int
     pool: kv.PagedLayout
+    offload: kv_offload.Agreement | None = None
+    """Who says what of KV in host memory; None where none is asked for."""
+    measured: Measurement | None = None
+    """What engines took in this very configuration before."""
 
     @property
     def load(self) -> Load | None:
@@ -140,6 +150,7 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
             reason=Reason.MODEL_UNKNOWN, message="vLLM needs facts of the model and there are none."
         )
     model = request.model
+    request = on_the_card(request)
     row = _row(request)
     release = Release.of(row.text)
     problem = kv.heads_problem(model, request.cards)
@@ -148,15 +159,15 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
     refusal = _dtype_refusal(request, model)
     if refusal is not None:
         return refusal
-    length = length_of(request, model.max_position_embeddings)
+    length = capped(length_of(request, model.max_position_embeddings), request.steps.max_model_len)
     if length > model.max_position_embeddings:
         return Refusal(
             reason=Reason.LENGTH_BEYOND_MODEL,
             message=f"{length_field(request)} is {length:,} tokens, but {model.id} was made for "
             f"{model.max_position_embeddings:,}.",
         )
-    step_tokens = request.overrides.max_num_batched_tokens or memory.default_batched_tokens(
-        request.gpu, release
+    step_tokens = request.overrides.max_num_batched_tokens or capped(
+        memory.default_batched_tokens(request.gpu, release), request.steps.max_num_batched_tokens
     )
     dtype = _compute_dtype(model, request.gpu)
     pool = _layout(
@@ -168,10 +179,18 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
         max_num_batched_tokens=step_tokens,
         capability=request.gpu.capability,
         block_tokens=request.overrides.block_size,
+        has_prefix_caching=kv_offload.has_prefix_caching(request, release),
+        has_hybrid_manager=kv_offload.has_hybrid_manager(request, release),
     )
+    if (refusal := kv_offload.cannot_start(request, release)) is not None:
+        return refusal
     if isinstance(pool, kv.EngineRefuses):
-        return _not_laid_out(request, pool)
-    return PagedAsk(
+        blamed = kv_offload.not_laid_out(request, release, pool.message)
+        return blamed or _not_laid_out(request, pool)
+    offload = kv_offload.agree(request, pool, release=release, length=length)
+    if isinstance(offload, Refusal):
+        return offload
+    ask = PagedAsk(
         request=request,
         model=model,
         release=release,
@@ -180,6 +199,27 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
         length=length,
         step_tokens=step_tokens,
         pool=pool,
+        offload=offload,
+    )
+    if not request.calibration:
+        return ask
+    key = calibration_key(ask)
+    alike = (one for one in request.calibration if one.key._replace(extras="") == key)
+    return ask._replace(measured=next(iter(believable(alike)), None))
+
+
+def calibration_key(ask: PagedAsk) -> CalibrationKey:
+    """Under which key a worker of this question is measured; without what the user added to its arguments."""
+    model, cards = ask.model, ask.request.cards
+    weights = memory.weights_bytes_per_card(model, cards)
+    return CalibrationKey(
+        engine=ask.request.engine.value,
+        release=Release.of(ask.request.release or ask.release.text).text,
+        gpu=ask.gpu.product,
+        architecture=model.architecture,
+        shape=f"{model.layers}x{model.hidden_size}/{weights}/{ask.pool.block_bytes}",
+        cards=cards,
+        flags=f"dtype={ask.dtype},kv={ask.request.kv_dtype},step={ask.step_tokens}",
     )
 
 
@@ -255,16 +295,25 @@ def size(ask: PagedAsk, sequences: int) -> Sizing:
         max_num_batched_tokens=ask.step_tokens,
         max_num_seqs=sequences,
         release=ask.release,
+        most_graph_rows=most_or_none(request.steps.largest_graph),
     )
-    amount = {line.owner: line.bytes for line in lines}
     inside = memory.graphs_are_inside_share(ask.release)
+    if ask.measured is not None:
+        lines = calibrated(lines, ask.measured, inside_owners(ask.release))
+    lines = with_found(lines, request.steps)
+    amount = {line.owner: line.bytes for line in lines}
     graphs_outside = 0 if inside else amount[ByteOwner.GRAPHS]
     free_at_start = gpu.usable_bytes - amount[ByteOwner.OTHERS] - amount[ByteOwner.CONTEXT]
     share = request.overrides.gpu_memory_utilization
     if share is None:
         largest_share = memory.LARGEST_UNIFIED_SHARE if gpu.unified_memory else memory.LARGEST_SHARE
-        most = (free_at_start - memory.HEADROOM_BYTES - graphs_outside) / gpu.usable_bytes
-        share = min(largest_share, math.floor(most * memory.SHARE_STEP) / memory.SHARE_STEP)
+        share = share_of(
+            request.steps,
+            usable_bytes=gpu.usable_bytes,
+            free_bytes=free_at_start - graphs_outside,
+            largest_share=largest_share,
+            step=memory.SHARE_STEP,
+        )
     requested = math.ceil(gpu.usable_bytes * share)
     pool_bytes = (
         requested
@@ -273,14 +322,35 @@ def size(ask: PagedAsk, sequences: int) -> Sizing:
         - amount[ByteOwner.COLLECTIVES]
         - (amount[ByteOwner.GRAPHS] if inside else 0)
     )
+    blocks = pool_bytes // ask.pool.block_bytes - kv.NULL_BLOCKS
+    held = _most_blocks(ask)
+    is_at_ceiling = held is not None and held < blocks
+    if held is not None and is_at_ceiling:
+        blocks, pool_bytes = held, (held + kv.NULL_BLOCKS) * ask.pool.block_bytes
     return Sizing(
         sequences=sequences,
         lines=lines,
         utilization=share,
         pool_bytes=pool_bytes,
-        blocks=pool_bytes // ask.pool.block_bytes - kv.NULL_BLOCKS,
+        blocks=blocks,
         overdrawn_bytes=max(0, requested + graphs_outside - free_at_start),
+        is_at_ceiling=is_at_ceiling,
     )
+
+
+def inside_owners(release: Release) -> tuple[ByteOwner, ...]:
+    """Whose bytes the share pays for beside weights and pool: what a pool's size says something about."""
+    graphs = (ByteOwner.GRAPHS,) if memory.graphs_are_inside_share(release) else ()
+    return (ByteOwner.ACTIVATION, ByteOwner.COLLECTIVES, *graphs)
+
+
+def _most_blocks(ask: PagedAsk) -> int | None:
+    """Blocks of which the layout makes no more tokens than the engine once held; None without a ceiling."""
+    ceiling = ask.request.ceiling
+    if ceiling is None:
+        return None
+    each = kv.blocks_of_sequence(ask.pool, ceiling.length)
+    return max(0, ceiling.tokens * each // ceiling.length)
 
 
 def most_sequences(gpu: GpuFacts) -> int:

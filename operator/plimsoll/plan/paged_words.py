@@ -138,6 +138,11 @@ def _notes(ask: PagedAsk) -> Iterator[str]:
         capability = gpu.capability
         if capability is not None and capability < (8, 9):
             yield f"fp8 KV cache on {gpu.product} needs an image with FlashInfer"
+    if request.ceiling is not None:
+        yield (
+            f"the engine reported room for {request.ceiling.tokens:,} tokens, fewer than an earlier plan "
+            "had promised: no more are planned"
+        )
     if ask.dtype != ask.model.dtype:
         yield f"{gpu.product} has no bfloat16: the model runs in {ask.dtype}"
     if (

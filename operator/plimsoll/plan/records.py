@@ -9,6 +9,9 @@ from plimsoll.facts.lengths import LengthHistogram
 from plimsoll.facts.model import GgufFacts, ModelFacts
 from plimsoll.facts.record import Named, Record
 from plimsoll.facts.source import Provenance
+from plimsoll.plan.calibration import Measurement
+from plimsoll.plan.reported import Ceiling
+from plimsoll.plan.steps import Steps
 
 
 class Guarantee(StrEnum):
@@ -55,6 +58,17 @@ class Overrides(NamedTuple):
     cache_ram_bytes: int | None = None
 
 
+class KvOffloadAsk(NamedTuple):
+    """KV blocks that are kept in host memory beside the card, as the user asked for it."""
+
+    host_bytes: int
+    """Host memory of one worker, over all its cards."""
+    chunk_tokens: int | None = None
+    """Tokens moved together; one block when neither is said."""
+    blocks_per_chunk: int | None = None
+    """The same in blocks, which is one unit for every KV group."""
+
+
 class PlanRequest(NamedTuple):
     """One model, engine, GPU type and traffic."""
 
@@ -86,6 +100,16 @@ class PlanRequest(NamedTuple):
     """What the user pins."""
     notes: tuple[str, ...] = ()
     """What is known already and belongs beside the plan, e.g. a contradiction between sources."""
+    calibration: tuple[Measurement, ...] = ()
+    """What engines took on such cards before; a plan that is held is not made anew for it."""
+    ceiling: Ceiling | None = None
+    """What the engine held where an earlier plan of this question had promised more."""
+    kv_offload: KvOffloadAsk | None = None
+    """KV blocks kept in host memory; vLLM only."""
+    prefix_caching: bool | None = None
+    """Whether prefixes are cached; None leaves it on, as nobody spoke of it."""
+    steps: Steps = Steps()
+    """What deaths of workers taught."""
 
 
 class Reason(StrEnum):
@@ -100,14 +124,17 @@ class Reason(StrEnum):
     NO_GPU_IN_REACH = "NoGpuInReach"
     HEADS_NOT_DIVISIBLE = "HeadsNotDivisible"
     KV_DTYPE_UNSUPPORTED = "KvDtypeUnsupported"
+    KV_OFFLOAD_CANNOT_WORK = "KvOffloadCannotWork"
     LENGTH_BEYOND_MODEL = "LengthBeyondModel"
     OVERRIDE_CANNOT_WORK = "OverrideCannotWork"
     FLAG_IS_PINNED = "FlagIsPinned"
+    NOT_ALLOWED_HERE = "NotAllowedHere"
     ENGINE_IMAGE_MISSING = "EngineImageMissing"
     GPU_AMBIGUOUS = "GpuAmbiguous"
     MIG_INVALID = "MigInvalid"
     GPU_TIME_SLICED = "GpuTimeSliced"
     GPU_MEMORY_UNKNOWN = "GpuMemoryUnknown"
+    GPU_FACTS_STALE = "GpuFactsStale"
     MODEL_SOURCE_MISSING = "ModelSourceMissing"
     MODEL_SOURCE_UNUSABLE = "ModelSourceUnusable"
 
@@ -178,6 +205,17 @@ class Concurrency(Record):
     """What they take in all but one of a thousand moments; above poolTokens some would be preempted."""
 
 
+class KvOffloadPlan(Record):
+    """KV blocks of one worker in host memory."""
+
+    host_bytes: int
+    """What the engine is told."""
+    tokens: int
+    """Tokens that it holds at least."""
+    shared_memory_bytes: int = 0
+    """Its part of /dev/shm; 0 where processes pin memory instead."""
+
+
 class Plan(Record):
     """What fits, with which settings, and where every byte of the card went."""
 
@@ -217,6 +255,8 @@ class Plan(Record):
     """What else a person should know: an older table row, an override, fp8 quality."""
     provenance: tuple[Provenance, ...] = ()
     """Where the facts are from."""
+    kv_offload: KvOffloadPlan | None = None
+    """KV blocks in host memory, where asked for."""
 
     def line(self, owner: ByteOwner) -> int:
         """Bytes of one owner on one card."""

@@ -20,6 +20,7 @@ from prometheus_client import (
 
 from plimsoll import __version__
 from plimsoll.decide import Key
+from plimsoll.telemetry.conditions import ConditionMetrics
 from plimsoll.telemetry.verdicts import VerdictMetrics
 
 _without_created: Any = disable_created_metrics  # it has no types
@@ -95,6 +96,7 @@ class Metrics:
         ).labels(version=__version__).set(1)
         self._pools: dict[Key, set[str]] = {}
         self._verdicts = VerdictMetrics(registry)
+        self._conditions = ConditionMetrics(registry)
 
     def visited(self, result: str, seconds: float) -> None:
         """A visit ended like this."""
@@ -123,6 +125,7 @@ class Metrics:
         A pool without a plan has no numbers rather than a zero.
         """
         self._verdicts.told(key, status)
+        self._conditions.told(key, status)
         budgets = {} if status is None else budgets_of(status)
         for pool in self._pools.pop(key, set()) - budgets.keys():
             for gauge in (self._kv_budget_bytes, self._planned_sequences):
