@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 
-.PHONY: help setup lint types doors unit check e2e e2e-leak test demo bench bench-slope accuracy accuracy-record generate golden lock soak clean
+.PHONY: help setup lint types doors unit check e2e e2e-leak test demo bench bench-slope bench-gateway accuracy accuracy-record generate golden lock soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ accuracy-record: $(STAMP) ## ask the peers that need an installation of their ow
 
 bench-slope: $(STAMP) ## false recycles and delays of the slope detector, by simulation
 	@$(BIN)/python -m benchmarks.slope --seeds 2000-2029
+
+bench-gateway: $(STAMP) ## the gate: what it keeps, costs and gives; real HAProxy, stand-in engines (20 minutes)
+	@$(BIN)/python -m benchmarks.gateway
 
 generate: $(STAMP) ## print CRDs, RBAC and the chart's copies from the code
 	$(BIN)/plimsoll generate

@@ -268,6 +268,20 @@ BAD_INPUT: Final = (
         way_out="as kvCacheDtype in that pool",
     ),
     BadInput(
+        name="KV in host memory for an engine that has no such thing",
+        patch=_pool(f"{LLAMA_CPP}, kvOffloadMemory: 8Gi"),
+        field="spec.pools[0].kvOffloadMemory",
+        value="8Gi",
+        way_out="take it out, or make this a vllm pool",
+    ),
+    BadInput(
+        name="a chunk of KV said twice",
+        patch="spec: {kvCache: {offload: {hostMemory: 8Gi, blocksPerChunk: 4, chunkTokens: 64}}}",
+        field="spec.kvCache.offload.chunkTokens",
+        value="64",
+        way_out="keep blocksPerChunk or chunkTokens",
+    ),
+    BadInput(
         name="no cards",
         patch=_pool("name: big, gpu: {product: NVIDIA-RTX-A6000, perWorker: 0}, engine: vllm"),
         field="spec.pools[0].gpu.perWorker",

@@ -31,6 +31,8 @@ LEASE: Final = {
     "PLIMSOLL_RENEW_DEADLINE_SECONDS": "2",
     "PLIMSOLL_RETRY_SECONDS": "0.5",
 }
+# Most fake pods have no engine that could be read; nobody should wait for one.
+VERIFY: Final = {"PLIMSOLL_VERIFY_SECONDS": "0.5", "PLIMSOLL_VERIFY_GRACE_SECONDS": "0.5"}
 
 
 class Operator:
@@ -50,7 +52,9 @@ class Operator:
             "PLIMSOLL_LEASE_NAMESPACE": OUR_NAMESPACE,
             "PLIMSOLL_IDENTITY": f"{socket.gethostname()}-{self.health_port}",
             "PYTHONUNBUFFERED": "1",
+            "PLIMSOLL_ALLOW_HOST_PATH": "true",  # real nodes have their models in folders
             **LEASE,
+            **VERIFY,
             **settings,
         }
         command = (Path(sys.executable).with_name("plimsoll"), "run")
@@ -99,7 +103,9 @@ class Installation:
         self.cluster = cluster
         self.log = AuditLog(cluster.audit_log)
         self.operator: Operator | None = None
-        words = [word for value in ("operator.replicas=0", *values) for word in ("--set", value)]
+        # no agents either, unless asked for: on fake nodes nothing runs, and real ones have no such image
+        defaults = ("operator.replicas=0", "agent.enabled=false")
+        words = [word for value in (*defaults, *values) for word in ("--set", value)]
         cluster.helm(
             "upgrade",
             "--install",

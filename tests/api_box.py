@@ -28,6 +28,7 @@ from plimsoll.cluster.kinds import (
     LEASE,
     NODE,
     POD,
+    RESOURCE_SLICE,
     Kind,
 )
 
@@ -45,6 +46,7 @@ KINDS = (
     LEASE,
     NODE,
     POD,
+    RESOURCE_SLICE,
     # what kopf wants to know of, although it is told not to look at any
     Kind(
         api_version="apiextensions.k8s.io/v1",

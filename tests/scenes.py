@@ -12,9 +12,12 @@ import yaml
 import worlds
 from plimsoll.api.inspection_ask import InspectionSeen
 from plimsoll.api.judged import Watched
+from plimsoll.api.kv_gate import ProbeSeen
+from plimsoll.api.verified import Reported
 from plimsoll.decide import Desired, Manifest, Observed, decide
 from plimsoll.facts.gpu import Inventory, NodeGpus, UnplannableNode
 from plimsoll.facts.worker import WorkerFacts
+from plimsoll.plan.calibration import Measurement
 from plimsoll.render.labels import POOL_LABEL
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -56,6 +59,9 @@ def think(
     inspection: InspectionSeen | None = None,
     watched: Watched | None = None,
     leaving_nodes: frozenset[str] = frozenset(),
+    reported: Reported | None = None,
+    calibration: tuple[Measurement, ...] = (),
+    probe: ProbeSeen | None = None,
     now: float = NOON,
 ) -> Desired:
     """One decision."""
@@ -68,6 +74,9 @@ def think(
         inspection=inspection or InspectionSeen(),
         watched=watched,
         leaving_nodes=leaving_nodes,
+        reported=reported,
+        calibration=calibration,
+        probe=probe or ProbeSeen(),
     )
     return decide(observed, now_seconds=now)
 

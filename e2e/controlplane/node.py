@@ -35,6 +35,8 @@ HOUSEKEEPING: Final = "400ms"
 """Between two looks at a container's memory, at times twice that. By itself a kubelet takes 10 s, too long for
 stories whose hours are short."""
 REAL_LABEL: Final = "plimsoll.test/real"
+SERVICES: Final = "10.96.0.0/16"
+"""Service addresses are on this side, where whoever stands in for kube-proxy answers for them."""
 
 
 def real_node_possible() -> str | None:
@@ -227,6 +229,7 @@ class RealNode:
             "type": "host-local",
             "dataDir": f"{self.dir}/addresses",
             "ranges": [[{"subnet": self._pod_subnet}]],
+            "routes": [{"dst": SERVICES}],
         }
         bridge = {
             "type": "bridge",

@@ -42,6 +42,8 @@ class Behaviour:
     ttft_seconds: float = 0.2
     kv_used: float = 0.2
     preemptions_per_second: float = 0.0
+    cache_config: Mapping[str, str] = field(default_factory=dict)
+    """Labels of `vllm:cache_config_info`; without any the page has no such line."""
 
 
 @dataclass
@@ -133,6 +135,9 @@ def page(does: Behaviour, counters: Counters) -> str:
         f"vllm:generation_tokens_total{label} {done * TOKENS:.0f}",
         f"vllm:request_success_total{label} {done:.0f}",
     ]
+    if does.cache_config:
+        labels = ",".join(f'{name}="{value}"' for name, value in does.cache_config.items())
+        lines.append(f'vllm:cache_config_info{{engine="0",{labels}}} 1.0')
     for bound, count in zip((*BOUNDS, "+Inf"), counters.buckets, strict=True):
         lines.append(f'vllm:time_to_first_token_seconds_bucket{{le="{bound}"}} {count:.3f}')
     return "\n".join(lines) + "\n"

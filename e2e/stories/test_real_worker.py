@@ -15,7 +15,7 @@ from controlplane.cluster import ControlPlane
 from controlplane.fetch import MODEL_FILE
 from controlplane.node import real_node_possible
 from installation import USER, Installation
-from patience import Patience
+from patience import Patience, eventually
 from real_worker import Worker
 from world import World, args_of
 
@@ -100,3 +100,34 @@ def test_kubectl_get_says_ready(served: Served) -> None:
     columns = served.world.kubectl("get", "infd", real_worker.NAME, "--no-headers").split()
     assert [real_worker.NAME, real_worker.MODEL_NAME, real_worker.POOL, "1", "1"] == columns[:5]
     assert "AllWorkersReady" in columns
+
+
+def test_its_plan_is_verified_to_the_token(served: Served) -> None:
+    told = served.world.await_condition(real_worker.NAME, "PlanVerified", "True")
+    assert "AsPlanned" == told["reason"]
+    (pool,) = served.world.object(real_worker.NAME)["status"]["pools"]
+    verified = pool["verified"]
+    assert served.plan["kv"]["poolTokens"] == verified["reportedTokens"]
+    assert 0.0 == verified["errorPercent"]
+    assert served.worker.pod["metadata"]["name"] == verified["pod"]
+
+
+def test_facts_that_say_more_than_the_file_are_caught(served: Served) -> None:
+    """The last story here: the model was trained for fewer tokens than these facts say, so llama-server
+    gives its slots fewer than were asked for."""
+    raw = served.world.object(real_worker.NAME)
+    facts = raw["spec"]["model"]["facts"]["inline"]["gguf"]
+    trained = facts["contextLength"]
+    facts["contextLength"] = 2 * trained
+    raw["spec"]["limits"] = {"maxModelLen": 2 * trained, "concurrency": 1}
+    served.world.kubectl("delete", "infd", real_worker.NAME)
+    eventually(lambda: not served.world.pods(), within=Patience.POD_GONE, says="the worker is gone")
+    raw["metadata"] = {"name": real_worker.NAME, "namespace": served.world.namespace}
+    raw.pop("status")
+    served.world.apply(raw)
+    told = served.world.await_condition(
+        real_worker.NAME, "PlanVerified", "False", within=Patience.REAL_POD_READY
+    )
+    assert f"1 slots of {trained:,} tokens; planned 1 of {2 * trained:,}" in told["message"]
+    planned = served.world.await_condition(real_worker.NAME, "Planned", "False")
+    assert f"llama-server gave its slots {trained:,}" in planned["message"]

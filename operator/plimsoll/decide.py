@@ -11,33 +11,40 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, SkipValidation, ValidationError
 
-from plimsoll.api.asks import PoolAsk
+from plimsoll.api.allowed import Allowed, may_read
+from plimsoll.api.deaths import death_news, learn, taught_pools, with_lessons
 from plimsoll.api.inspection import inspect
-from plimsoll.api.inspection_ask import InspectionSeen, inspection_ask
+from plimsoll.api.inspection_ask import InspectionAsk, InspectionSeen, inspection_ask
 from plimsoll.api.judged import Watched
+from plimsoll.api.kv_gate import ProbeSeen, gate_news, gate_step, known_records
 from plimsoll.api.memory import Memory, memory_of
+from plimsoll.api.model_facts import ReadFacts
 from plimsoll.api.news import Announcement, is_moving, plan_news, recycling_news
+from plimsoll.api.prefix_caching import prefix_news, prefix_steps, with_prefixes
 from plimsoll.api.recycle_around import Act
 from plimsoll.api.recycle_step import Step, step
 from plimsoll.api.recycle_step import after_block as blocked_recycling
 from plimsoll.api.replicas import Share, share_out
 from plimsoll.api.requests import pool_asks
+from plimsoll.api.rollout import has_a_first, held_back, may_surge, released, startable
 from plimsoll.api.settle import Settled, settle
 from plimsoll.api.status import PoolState, status_of, unreadable_status
-from plimsoll.api.status_types import RecyclingStatus, written
+from plimsoll.api.status_types import PoolStatus, RecyclingStatus, written
 from plimsoll.api.surroundings import around_of, is_scaled_by_machine
 from plimsoll.api.v1alpha1 import (
     InferenceDeployment,
     explain_errors,
     read_status,
 )
+from plimsoll.api.verified import Checked, Reported, check_pools, lowered_pools, verified_news
 from plimsoll.api.workload import owner_of, workload_of
 from plimsoll.facts.gpu import GpuFacts, Inventory
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
-from plimsoll.render.labels import PLAN_ANNOTATION, POOL_LABEL, TEMPLATE_ANNOTATION
+from plimsoll.plan.calibration import Measurement
+from plimsoll.render.labels import POOL_LABEL
 from plimsoll.render.service import service_manifest
-from plimsoll.render.workload import pool_manifests
+from plimsoll.render.workload import digest_of_plan, pool_manifests
 
 Manifest = dict[str, Any]
 """One Kubernetes object as plain data."""
@@ -88,10 +95,18 @@ class Observed(Record):
     """Content of the ConfigMap that model.facts names; None when none is named or it is missing."""
     inspection: InspectionSeen = InspectionSeen()
     """What the cluster shows of the reading of the model's files."""
+    probe: ProbeSeen = ProbeSeen()
+    """What the cluster shows of probes of a KV cache of fewer bits."""
     watched: SkipValidation[Watched | None] = None
     """What was judged of the workers' memory; None where nobody watches."""
     leaving_nodes: frozenset[str] = frozenset()
     """Nodes that are cordoned or on their way out."""
+    reported: SkipValidation[Reported | None] = None
+    """What the engines said of themselves; None where nobody asks them."""
+    calibration: SkipValidation[tuple[Measurement, ...]] = ()
+    """What engines took before, in this namespace."""
+    allowed: Allowed = Allowed()
+    """What the site allows."""
 
 
 class Desired(Record):
@@ -105,12 +120,18 @@ class Desired(Record):
     """The Job to make that reads the model's files; it is never changed afterwards."""
     keep_facts: Manifest | None = None
     """The ConfigMap to write with what such a Job found."""
+    probe: Manifest | None = None
+    """The Job to make that tries a KV cache of fewer bits; it is never changed afterwards."""
+    keep_probes: Manifest | None = None
+    """The ConfigMap to write with what such Jobs found."""
     status: dict[str, Any] | None = None
     """The whole status by server-side apply to /status; None leaves it alone."""
     acts: tuple[Act, ...] = ()
     """What is done to workers once the status has been written; at most one of them is evicted."""
     events: tuple[Announcement, ...] = ()
     """What to tell."""
+    measured: tuple[Measurement, ...] = ()
+    """What engines were seen to take, to be kept for later plans."""
     look_again_seconds: float | None = None
     """Visit again after this long, events or not."""
 
@@ -125,23 +146,42 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
     held = deployment.status
     inspection = inspect(
         deployment,
-        inspection_ask(observed.deployment),
+        _allowed_ask(observed),
         observed.inspection,
         gpus=_gpus(deployment, observed),
         now_text=now_text,
     )
-    asks = pool_asks(
+    settled = _settled(deployment, observed, inspection.read, held.pools)
+    workers, reported = observed.workers, observed.reported
+    lessons = learn(settled, held.pools, workers, now_seconds=now_seconds)
+    before = taught_pools(held.pools, lessons)
+    if before is not held.pools:
+        settled = _settled(deployment, observed, inspection.read, before)
+    checked = check_pools(deployment, settled, workers, reported, now_seconds=now_seconds)
+    first_checked = checked
+    if (lowered := lowered_pools(before, checked)) is not None:
+        settled = _settled(deployment, observed, inspection.read, lowered)
+        checked = check_pools(
+            deployment, settled, workers, reported, now_seconds=now_seconds, pools=lowered
+        )
+    gate = gate_step(
         deployment,
-        observed.inventory,
-        facts_text=observed.facts_text,
-        made_before=held.pools,
-        read=inspection.read,
+        settled,
+        observed.probe,
+        inventory=observed.inventory,
+        workers=observed.workers,
+        now_text=now_text,
     )
-    settled = tuple(settle(ask, held.pool(ask.pool)) for ask in asks)
     shares = share_out(deployment.spec.replicas, _claims(settled))
     live = _live_deployments(observed.children)
     pools = [
-        _state(each, shares[each.ask.pool], live.get(each.ask.pool), observed.workers)
+        _state(
+            each,
+            shares[each.ask.pool],
+            live.get(each.ask.pool),
+            observed.workers,
+            checked[each.ask.pool],
+        )
         for each in settled
     ]
     next_step = _step(deployment, observed, pools, live, now_seconds)
@@ -150,18 +190,39 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         pool = each.ask.pool
         wanted = shares[pool] + (next_step is not None and pool == next_step.surge_pool)
         if each.is_planned:
-            apply.extend(_manifests(deployment, each, wanted, live.get(pool), observed))
+            may_follow = checked[pool].may_follow
+            apply.extend(
+                _manifests(
+                    deployment, each, wanted, live.get(pool), observed, may_follow=may_follow
+                )
+            )
     status = status_of(
         deployment,
         pools,
         observed.inventory,
         now_text=now_text,
-        notes=inspection.notes,
+        notes=(
+            *inspection.notes,
+            *gate.notes,
+            *observed.inventory.notes({each.ask.gpu_product for each in settled}),
+        ),
         is_reading=inspection.is_pending,
         memory=_memory(next_step, deployment, observed, now_seconds),
     )
+    prefixes = prefix_steps(
+        deployment.spec,
+        settled,
+        observed.watched,
+        observed.workers,
+        held,
+        now_seconds=now_seconds,
+    )
+    status = with_prefixes(status, prefixes).model_copy(update={"retrieval": gate.status})
+    status = with_lessons(status, lessons, held.conditions, now_text=now_text)
     is_on_its_way = inspection.is_pending or is_moving(status)
     again = [LOOK_AGAIN_SECONDS] if is_on_its_way else []
+    again.extend(gate.again_seconds)
+    again.extend(each.again_seconds for each in checked.values() if each.again_seconds is not None)
     if observed.watched is not None:
         again.append(observed.watched.hour_seconds / LOOKS_PER_HOUR)
     if next_step is not None and next_step.again_seconds is not None:
@@ -171,9 +232,19 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         delete=tuple(_unwanted(deployment, settled, observed)),
         read_files=inspection.job,
         keep_facts=inspection.cache,
+        probe=gate.job,
+        keep_probes=gate.cache,
         status=written(status),
         acts=next_step.acts if next_step is not None else (),
-        events=(*plan_news(held, status), *recycling_news(next_step)),
+        events=(
+            *death_news(lessons),
+            *verified_news(held, first_checked),
+            *gate_news(gate),
+            *plan_news(held, status),
+            *recycling_news(next_step),
+            *prefix_news(prefixes),
+        ),
+        measured=tuple(one for each in first_checked.values() for one in each.measured),
         look_again_seconds=min(again, default=None),
     )
 
@@ -186,6 +257,35 @@ def after_block(
     recycling = blocked_recycling(held.recycling or RecyclingStatus(), pod_uid, why, now_seconds)
     event = Announcement(type="Warning", reason="RecycleBlocked", message=why)
     return written(held.model_copy(update={"recycling": recycling})), event
+
+
+def _settled(
+    deployment: InferenceDeployment,
+    observed: Observed,
+    read: ReadFacts | None,
+    before: Sequence[PoolStatus],
+) -> tuple[Settled, ...]:
+    """Every pool's plan, given what its status holds."""
+    asks = pool_asks(
+        deployment,
+        observed.inventory,
+        facts_text=observed.facts_text,
+        made_before=before,
+        read=read,
+        calibration=observed.calibration,
+        probes=known_records(deployment.status.retrieval, observed.probe),
+        allowed=observed.allowed,
+    )
+    held = {pool.name: pool for pool in before}
+    return tuple(settle(ask, held.get(ask.pool)) for ask in asks)
+
+
+def _allowed_ask(observed: Observed) -> InspectionAsk | None:
+    """The question to the model's files; None also where the site keeps pods from one of them."""
+    ask = inspection_ask(observed.deployment)
+    if ask is None or all(may_read(each.source, observed.allowed) for each in ask.sources):
+        return ask
+    return None
 
 
 def _step(
@@ -254,6 +354,7 @@ def _unreadable(raw: Manifest, problems: Sequence[str], now_text: str) -> Desire
             "replicas": held.replicas,
             "ready_replicas": held.ready_replicas,
             "recycling": held.recycling,
+            "retrieval": held.retrieval,
         }
     )
     return Desired(status=written(kept), events=tuple(plan_news(held, kept)))
@@ -286,62 +387,32 @@ def _manifests(
     wanted: int,
     live: Manifest | None,
     observed: Observed,
+    *,
+    may_follow: bool,
 ) -> tuple[Manifest, ...]:
     """The pool's children, with as many workers as the rollout allows and the strategy it should have."""
     workload = workload_of(deployment, settled)
-    fresh = pool_manifests(workload)[0]
+    fresh, plan_id = pool_manifests(workload)[0], digest_of_plan(workload.plan)
     workload = workload.model_copy(
         update={
-            "replicas": _released(wanted, live, _annotation(fresh, PLAN_ANNOTATION)),
-            "spare_card": _may_surge(settled.ask, live, fresh, observed),
+            "replicas": startable(
+                settled.ask, live, released(wanted, live, plan_id, may_follow=may_follow)
+            ),
+            "spare_card": may_surge(
+                settled.ask, live, fresh, observed.inventory.nodes, observed.workers
+            ),
+            "is_paused": not may_follow and has_a_first(live, plan_id),
         }
     )
     return pool_manifests(workload)
 
 
-def _annotation(manifest: Manifest, name: str) -> str | None:
-    found: str | None = manifest["metadata"].get("annotations", {}).get(name)
-    return found
-
-
-def _released(wanted: int, live: Manifest | None, plan_id: str | None) -> int:
-    """One worker first; the others when it is ready. What runs already is not taken down for it."""
-    if wanted <= 1 or live is None:
-        return min(wanted, 1)
-    running = live["spec"].get("replicas", 0)
-    status = live.get("status", {})
-    has_plan = _annotation(live, PLAN_ANNOTATION) == plan_id
-    if running > 1 or (has_plan and status.get("readyReplicas", 0) >= 1):
-        return wanted
-    return 1
-
-
-def _may_surge(ask: PoolAsk, live: Manifest | None, fresh: Manifest, observed: Observed) -> bool:
-    """Whether a rollout may start the new worker before the old one stops.
-
-    Decided when the rollout begins, and taken back when the card that was free then is gone: else the
-    new worker would wait for a card that only the old one could give.
-    """
-    if live is None:
-        return False
-    has_spare = any(
-        node.free >= ask.cards
-        for node in observed.inventory.nodes
-        if node.gpu.product == ask.gpu_product
-    )
-    if _annotation(live, TEMPLATE_ANNOTATION) != _annotation(fresh, TEMPLATE_ANNOTATION):
-        return has_spare
-    surges = bool(live["spec"].get("strategy", {}).get("rollingUpdate", {}).get("maxSurge", 0))
-    waits = any(
-        worker.node is None and not worker.is_terminating
-        for worker in observed.workers
-        if worker.pool == ask.pool
-    )
-    return surges and (has_spare or not waits)
-
-
 def _state(
-    settled: Settled, wanted: int, live: Manifest | None, workers: Sequence[WorkerFacts]
+    settled: Settled,
+    wanted: int,
+    live: Manifest | None,
+    workers: Sequence[WorkerFacts],
+    checked: Checked,
 ) -> PoolState:
     status = live.get("status", {}) if live else {}
     total, updated = status.get("replicas", 0), status.get("updatedReplicas", 0)
@@ -350,7 +421,9 @@ def _state(
         wanted=wanted,
         workers=tuple(worker for worker in workers if worker.pool == settled.ask.pool),
         updated=updated,
-        is_rolling=live is not None and total > 0 and updated < min(total, wanted),
+        is_rolling=live is not None and updated < total,
+        verified=checked.status,
+        held_back=held_back(settled, wanted, live, checked),
     )
 
 

@@ -13,14 +13,18 @@ import pytest
 import yaml
 
 from plimsoll import __version__
-from plimsoll.render.chart import render_chart_crd, render_chart_rbac
+from plimsoll.catalog.profiles import GpuProfile, read_profiles
+from plimsoll.cli.generate import generated
+from plimsoll.controller.settings import PREFIX, Settings
+from plimsoll.render.chart import render_chart_crd, render_chart_rbac, render_chart_watched_rbac
+from plimsoll.render.chart_readme import render_chart_readme
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "plimsoll"
 TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
 WRITTEN_BY_HAND = [path for path in TEMPLATES if path.parent.name != "crds"]
 VALUE = re.compile(r"\.Values\.([A-Za-z.]+)")
-OPEN = {"resources", "affinity", "nodeSelector", "tolerations"}
+OPEN = {"resources", "affinity", "nodeSelector", "tolerations", "labels", "podLabels"}
 """Values that are passed on as they are: their own fields are Kubernetes' to judge."""
 
 
@@ -62,11 +66,48 @@ def test_the_charts_crds_are_copies_of_the_crds() -> None:
 
 
 def test_the_charts_roles_are_the_verbs_that_the_code_uses() -> None:
-    from plimsoll.cluster.grants import cluster_role_rules, own_role_rules
+    from plimsoll.cluster.grants import cluster_role_rules, own_role_rules, watched_role_rules
 
     templates = CHART / "templates"
-    assert read(templates / "clusterrole.yaml") == render_chart_rbac(cluster_role_rules())
+    without_namespace = cluster_role_rules(watches_all_namespaces=False)
+    assert read(templates / "clusterrole.yaml") == render_chart_rbac(
+        cluster_role_rules(), elsewhere=without_namespace
+    )
+    assert read(templates / "watched-role.yaml") == render_chart_watched_rbac(watched_role_rules())
     assert read(templates / "role.yaml") == render_chart_rbac(own_role_rules(), namespaced=True)
+
+
+def test_the_readme_is_printed_from_the_values() -> None:
+    page = read(CHART / "README.md")
+    assert (
+        page
+        == render_chart_readme(values(), schema())
+        == generated(ROOT)["charts/plimsoll/README.md"]
+    )
+    rows = re.findall(r"^\| `(.+?)` \| .+ \| (.*) \|$", page, re.MULTILINE)
+    assert set(leaves(values())) == {name for name, _ in rows}
+    assert [name for name, text in rows if not text] == []
+
+
+def test_settings_that_the_chart_makes_are_the_operators() -> None:
+    """A name that the operator does not read would be a value that does nothing."""
+    names = {PREFIX + name.upper() for name in Settings.model_fields}
+    made = set(re.findall(PREFIX + "[A-Z_]+", read(CHART / "templates" / "_helpers.tpl")))
+    made |= set(re.findall(PREFIX + "[A-Z_]+", read(CHART / "templates" / "operator.yaml")))
+    assert len(made) >= 10
+    assert made - names == set()
+
+
+def test_defaults_of_values_are_the_operators_own() -> None:
+    """Who sets nothing gets what `plimsoll run` does by itself."""
+    made = values()
+    own = Settings(identity="a")
+    assert own.watch_seconds == made["watching"]["everySeconds"]
+    assert own.stale_seconds == made["watching"]["staleSeconds"]
+    assert own.history_hours == made["watching"]["historyHours"]
+    assert own.settle_seconds == made["recycling"]["settleSeconds"]
+    assert own.kubelet_insecure_tls == made["watching"]["kubelet"]["insecureTLS"]
+    assert own.namespaces == tuple(made["operator"]["namespaces"])
 
 
 def test_the_chart_needs_no_cluster_and_no_luck_to_be_rendered() -> None:
@@ -97,11 +138,41 @@ def test_the_values_are_what_the_schema_allows() -> None:
         {"operator": {"logLevel": "verbose"}},
         {"image": {"digest": "latest"}},
         {"fullnameOverride": "Not_A_Name"},
+        {"operator": {"namespaces": ["Team A"]}},
+        {"watching": {"everySeconds": 0}},
+        {"watching": {"prometheus": {"url": "prometheus:9090"}}},
+        {"watching": {"kubelet": {"insecureTls": True}}},
+        {"monitoring": {"serviceMonitor": {"interval": "often"}}},
+        {"monitoring": {"prometheusRule": {"runbookUrl": "docs/alerts.md"}}},
+        {"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}},
+        {"networkPolicy": {"nodes": {"port": 0}}},
+        {"priorityClass": {"value": 2000000000}},
+        {"gpuTypes": [{"total": "40Gi"}]},
+        {"gpuTypes": [{"product": "NVIDIA-L40S", "total": "40 gigs"}]},
+        {"gpuTypes": [{"product": "NVIDIA-L40S", "memory": "40Gi"}]},
     ],
     ids=str,
 )
 def test_a_typing_error_in_values_is_refused(changed: dict[str, Any]) -> None:
     assert len(problems(changed)) == 1
+
+
+def test_the_schema_of_the_users_table_is_that_of_the_code() -> None:
+    row = schema()["properties"]["gpuTypes"]["items"]
+    fields = {field.alias or name for name, field in GpuProfile.model_fields.items()}
+    assert fields == set(row["properties"])
+    whole = {
+        "product": "NVIDIA-L40S",
+        "nodeSelector": {"rack": "7"},
+        "total": "40Gi",
+        "reserved": 0,
+        "computeCapability": "8.9",
+        "fp8": "Native",
+        "bf16": True,
+        "unifiedMemory": False,
+    }
+    assert problems({"gpuTypes": [whole]}) == []
+    assert len(read_profiles([whole])) == 1
 
 
 def test_the_operator_may_run_elsewhere() -> None:

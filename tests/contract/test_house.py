@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "operator" / "plimsoll"
 ROOMS = {
-    "units", "facts", "catalog", "engines", "plan", "render", "diagnose", "api", "decide",
-    "cluster", "telemetry", "hub", "controller", "agent", "cli",
+    "units", "facts", "catalog", "engines", "plan", "render", "diagnose", "gate", "api", "decide",
+    "cluster", "telemetry", "hub", "controller", "agent", "keeper", "cli",
 }  # fmt: skip
 LONGEST_MODULE_LINES = 450
 OFFLINE = ("plan", "explain", "render", "facts", "offline", "documents", "report", "bar", "svg")

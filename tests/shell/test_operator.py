@@ -21,6 +21,7 @@ from plimsoll.cluster.kinds import (
     LEASE,
     NODE,
     POD,
+    RESOURCE_SLICE,
     SERVICE,
 )
 from plimsoll.controller.main import FAILED, WENT_WELL, Operator
@@ -39,7 +40,9 @@ NODE_WITH_CARDS = {
     },
     "status": {"allocatable": {"nvidia.com/gpu": "4", "memory": "256Gi"}},
 }
-WATCHED = {kind.plural for kind in (*CHILDREN, GPU_NODE, INFERENCE_DEPLOYMENT, NODE, POD)}
+WATCHED = {
+    kind.plural for kind in (*CHILDREN, GPU_NODE, INFERENCE_DEPLOYMENT, NODE, POD, RESOURCE_SLICE)
+}
 
 
 class Thinker:
@@ -306,3 +309,48 @@ def test_without_the_kind_it_says_so_and_ends(
     with caplog.at_level(logging.ERROR, logger="plimsoll"):
         assert FAILED == play(acts, prepare=prepare)
     assert "kubectl apply --server-side -f crds/" in str(caplog.records[0].__dict__["way_out"])
+
+
+def test_an_older_cluster_has_no_resource_slices_and_hears_no_complaint(
+    play: Callable[..., int], caplog: pytest.LogCaptureFixture
+) -> None:
+    def prepare(box: StandIn) -> None:
+        box.missing = {RESOURCE_SLICE.plural}
+        box.put(NODE, NODE_WITH_CARDS)
+        box.put(INFERENCE_DEPLOYMENT, {"metadata": {"name": "chat", "namespace": "team"}})
+
+    async def acts(stage: Stage) -> None:
+        others = WATCHED - {RESOURCE_SLICE.plural}
+        await until(lambda: stage.box.watched() >= others, says="all the others are watched")
+        await until(lambda: stage.status("chat") == {"cards": 4}, says="the cards are seen")
+        assert RESOURCE_SLICE.plural not in stage.box.watched()
+
+    with caplog.at_level(logging.WARNING, logger="plimsoll"):
+        assert WENT_WELL == play(acts, prepare=prepare)
+    assert [] == [record.getMessage() for record in caplog.records if record.name != "kopf"]
+
+
+def test_a_new_resource_slice_wakes_everyone(play: Callable[..., int]) -> None:
+    device = {
+        "name": "gpu-0",
+        "attributes": {
+            "type": {"string": "gpu"},
+            "uuid": {"string": "GPU-1"},
+            "productName": {"string": "NVIDIA RTX A6000"},
+        },
+        "capacity": {"memory": {"value": "49140Mi"}},
+    }
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": pool, "devices": [device]}
+
+    async def acts(stage: Stage) -> None:
+        await stage.up()
+        stage.deploy("chat")
+        await until(lambda: stage.status("chat") == {"cards": 4}, says="four cards are seen")
+        stage.box.put(RESOURCE_SLICE, {"metadata": {"name": "s"}, "spec": spec})
+        await until(lambda: stage.status("chat") == {"cards": 1}, says="the slice is believed")
+
+    def prepare(box: StandIn) -> None:
+        box.put(NODE, NODE_WITH_CARDS)
+
+    assert WENT_WELL == play(acts, prepare=prepare)

@@ -6,14 +6,20 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from plimsoll.api.allowed import Allowed, not_allowed
+from plimsoll.api.deaths_taught import steps_taught
+from plimsoll.api.kv_offload import offload_ask, offload_problem, way_out
 from plimsoll.api.lanes import counted_from, lanes_of
 from plimsoll.api.model_facts import KnownModel
 from plimsoll.api.pool import EngineSpec, Pool
+from plimsoll.api.prefix_ask import digest_of, prefix_caching, why_off
 from plimsoll.api.spec import InferenceDeploymentSpec
-from plimsoll.catalog.gpus import find_gpu, nearest
+from plimsoll.catalog.gpus import find_gpu, nearest, same_product
 from plimsoll.engines.base import EngineName
 from plimsoll.engines.guard import shadowed_flags
 from plimsoll.facts.gpu import GpuFacts, GpuProblem, Inventory, UnplannableNode
+from plimsoll.facts.source import FactSource, Provenance
+from plimsoll.plan.calibration import Measurement
 from plimsoll.plan.records import (
     Guarantee,
     Lane,
@@ -23,9 +29,12 @@ from plimsoll.plan.records import (
     Reason,
     Refusal,
 )
+from plimsoll.plan.reported import Ceiling
+from plimsoll.plan.steps import Steps, settings_of
 from plimsoll.render.source import parse_source, source_problem
 
 if TYPE_CHECKING:
+    from plimsoll.api.kv_gate_records import ProbeRecord
     from plimsoll.api.status_types import PoolStatus
 
 DEFAULT_PREEMPTION_RISK: Final = 0.001
@@ -49,7 +58,7 @@ class PoolAsk(NamedTuple):
     spec: Pool
     """The pool as the user wrote it, or as we would have written it."""
     digest: str
-    """Digest of everything the user said that a plan depends on."""
+    """Digest of everything that a plan depends on: what the user said, and what came of earlier plans."""
     wanted: int | None = None
     """Workers that the user wants in this pool, if they said so."""
     room: int | None = None
@@ -60,6 +69,12 @@ class PoolAsk(NamedTuple):
     """Why there is no question."""
     answer: Plan | None = None
     """The question's plan, where it was made already to choose."""
+    question: str = ""
+    """Digest of what the user said alone."""
+    said: str = ""
+    """The same, whatever was seen of the prefix cache since."""
+    stale: str | None = None
+    """Why nothing is made or started from the card's facts; what is held stays."""
 
 
 class Reach(NamedTuple):
@@ -77,6 +92,14 @@ class Reach(NamedTuple):
     """Pools of the last status."""
     measured: tuple[Lane, ...] = ()
     """The traffic as an engine counted it, in place of what the user wrote."""
+    calibration: tuple[Measurement, ...] = ()
+    """What engines took before."""
+    probes: "tuple[ProbeRecord, ...]" = ()
+    """What probes of KV cache dtypes found, where the spec tries one."""
+    again: str = ""
+    """The annotation plimsoll.dev/probe."""
+    allowed: Allowed = Allowed()
+    """What the site allows."""
 
 
 def release_of(spec: InferenceDeploymentSpec, pool: Pool) -> str | None:
@@ -93,13 +116,20 @@ def release_of(spec: InferenceDeploymentSpec, pool: Pool) -> str | None:
 def ask_of(reach: Reach, pool: Pool) -> PoolAsk:
     """The question for one pool, or why it cannot be put."""
     spec, inventory = reach.spec, reach.inventory
-    found = _gpu(pool, inventory)
+    found = _as_visible(_gpu(pool, inventory), pool)
     product = found.product if isinstance(found, GpuFacts) else pool.gpu.product
     refusal = (
-        _cannot_ask(spec, pool, reach.known)
+        _cannot_ask(spec, pool, reach.known, reach.allowed)
         or (found if isinstance(found, Refusal) else None)
         or _too_few_cards(pool, product, inventory)
     )
+    dtype = _opened(reach, pool, None if refusal else found)
+    said = _with_dtype(ask_digest(spec, pool, reach.facts_text), dtype)
+    before = _before(reach, pool)
+    cached = prefix_caching(spec, pool, said, before)
+    question = digest_of(said, spec, cached=cached)
+    ceiling = _ceiling(reach, pool, question)
+    steps = steps_taught(before.taught if before is not None else None, question)
     ask = PoolAsk(
         pool=pool.name,
         engine=pool.engine,
@@ -108,12 +138,92 @@ def ask_of(reach: Reach, pool: Pool) -> PoolAsk:
         wanted=pool.replicas,
         room=_room(inventory, product, pool.gpu.per_worker),
         spec=pool,
-        digest=ask_digest(spec, pool, reach.facts_text),
+        digest=with_steps(digest_with(question, ceiling), steps),
+        question=question,
+        said=said,
         refusal=refusal,
+        stale=inventory.stale(product),
     )
     if refusal is not None or isinstance(found, Refusal):
         return ask
-    return ask._replace(request=_request(reach, pool, found))
+    request = _request(reach, pool, found)
+    return ask._replace(
+        request=request._replace(
+            kv_dtype=dtype or request.kv_dtype,
+            ceiling=ceiling,
+            calibration=_measured(reach, pool),
+            prefix_caching=cached,
+            steps=steps,
+            notes=(*request.notes, *why_off(said, before, cached=cached)),
+        )
+    )
+
+
+def _opened(reach: Reach, pool: Pool, gpu: GpuFacts | Refusal | None) -> str | None:
+    """The KV cache dtype that `auto` becomes in this pool, after a probe; None while it stays 16 bit."""
+    if not reach.probes:
+        return None
+    from plimsoll.api.kv_gate_opened import opened_dtype, probed_of, tried_dtype  # noqa: PLC0415
+
+    spec, dtype = reach.spec, tried_dtype(reach.spec, pool)
+    source, release = model_uri(spec, pool.engine), release_of(spec, pool)
+    return opened_dtype(
+        probed_of(source, pool.engine, release, dtype, reach.again),
+        reach.probes,
+        _request(reach, pool, gpu) if isinstance(gpu, GpuFacts) else None,
+        _before(reach, pool),
+    )
+
+
+def _with_dtype(question: str, dtype: str | None) -> str:
+    """The question's digest where a probe let the dtype in: another one; as it is while none did."""
+    if dtype is None:
+        return question
+    return f"sha256:{hashlib.sha256(f'{question} kv {dtype}'.encode()).hexdigest()[:16]}"
+
+
+def _ceiling(reach: Reach, pool: Pool, question: str) -> Ceiling | None:
+    """What the engine held where an earlier plan of this very question had promised more."""
+    before = _before(reach, pool)
+    verified = before.verified if before is not None else None
+    found = verified.ceiling if verified is not None else None
+    if found is None or found.question != question:
+        return None
+    return Ceiling(tokens=found.tokens, length=found.length, sequences=found.sequences)
+
+
+def digest_with(question: str, ceiling: Ceiling | None) -> str:
+    """The question's digest with the ceiling in it; as it is without one."""
+    if ceiling is None:
+        return question
+    text = f"{question} ceiling {ceiling.tokens} {ceiling.length} {ceiling.sequences}"
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def with_steps(question: str, steps: Steps) -> str:
+    """The question's digest with what deaths taught in it; as it is where they taught nothing."""
+    if steps.is_nothing:
+        return question
+    text = f"{question} steps {json.dumps(settings_of(steps), sort_keys=True)}"
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def extras_digest(spec: InferenceDeploymentSpec, pool: Pool) -> str:
+    """Digest of the arguments and variables that the user added to the engine's; empty without any."""
+    engine = spec.engines.of(pool.engine)
+    names = sorted({variable.name for variable in (*engine.env, *pool.env)})
+    words = [*engine.extra_args, *pool.extra_args]
+    if not words and not names:
+        return ""
+    return hashlib.sha256(json.dumps([words, names]).encode()).hexdigest()[:8]
+
+
+def _measured(reach: Reach, pool: Pool) -> tuple[Measurement, ...]:
+    """What engines with the same additions took before."""
+    if not reach.calibration:
+        return ()
+    extras = extras_digest(reach.spec, pool)
+    return tuple(one for one in reach.calibration if one.key.extras == extras)
 
 
 def _request(reach: Reach, pool: Pool, gpu: GpuFacts) -> PlanRequest:
@@ -145,7 +255,12 @@ def _request(reach: Reach, pool: Pool, gpu: GpuFacts) -> PlanRequest:
             cache_ram_bytes=pool.cache_ram_bytes,
         ),
         notes=(*known.notes, *counted_from(reach.measured)),
+        kv_offload=offload_ask(spec, pool),
     )
+
+
+def _before(reach: Reach, pool: Pool) -> "PoolStatus | None":
+    return next((had for had in reach.made_before if had.name == pool.name), None)
 
 
 def _gpu(pool: Pool, inventory: Inventory) -> GpuFacts | Refusal:
@@ -154,11 +269,15 @@ def _gpu(pool: Pool, inventory: Inventory) -> GpuFacts | Refusal:
     asked = pool.gpu.product
     catalogued = find_gpu(asked)
     names = {asked, catalogued.product if catalogued else asked}
-    for product in sorted(names & types.keys()):
-        return types[product]
+    for product in (*sorted(names & types.keys()), *sorted(types)):
+        if product in names or same_product(product, asked):
+            return types[product]
     named = _unplannable(inventory, names)
     if named is not None:
         return Refusal(reason=Reason(named.problem.value), message=named.message)
+    for gpu in inventory.told:
+        if same_product(gpu.product, asked):
+            return gpu
     if catalogued is not None:
         return catalogued
     there = ", ".join(sorted(types)) or "none with GPUs"
@@ -167,6 +286,24 @@ def _gpu(pool: Pool, inventory: Inventory) -> GpuFacts | Refusal:
         reason=Reason.GPU_TYPE_UNKNOWN,
         message=f"gpu.product {asked!r} is neither on a node in reach (there: {there}) nor in the "
         f"catalogue{f'; near to it: {near}' if near else ''}.",
+    )
+
+
+def _as_visible(found: GpuFacts | Refusal, pool: Pool) -> GpuFacts | Refusal:
+    """The card as a container sees it, where the user says that this is less. More than the card is not
+    believed: a clamp takes away, it never gives."""
+    visible = pool.gpu.visible_memory_bytes
+    if isinstance(found, Refusal) or visible is None or visible >= found.usable_bytes:
+        return found
+    detail = f"gpu.visibleMemory {pool.gpu.visible_memory}; {found.provenance.detail}"
+    return found.model_copy(
+        update={
+            "total_bytes": visible,
+            "reserved_bytes": 0,
+            "provenance": Provenance(
+                source=FactSource.SPEC, confidence=found.provenance.confidence, detail=detail
+            ),
+        }
     )
 
 
@@ -197,7 +334,9 @@ def _room(inventory: Inventory, product: str, cards: int) -> int | None:
     return sum(counts) if counts else None
 
 
-def _cannot_ask(spec: InferenceDeploymentSpec, pool: Pool, known: KnownModel) -> Refusal | None:
+def _cannot_ask(
+    spec: InferenceDeploymentSpec, pool: Pool, known: KnownModel, allowed: Allowed
+) -> Refusal | None:
     """What is missing or forbidden whatever the card."""
     is_vllm = pool.engine is EngineName.VLLM
     field = pool.engine.value
@@ -222,8 +361,14 @@ def _cannot_ask(spec: InferenceDeploymentSpec, pool: Pool, known: KnownModel) ->
         return Refusal(
             reason=Reason.FLAG_IS_PINNED,
             message=f"pool {pool.name}: extraArgs or env would change {', '.join(shadowed)}, which "
-            "the plan decides; take it out, or use the pool's own field for it.",
+            f"the plan decides; take it out, or use {way_out(shadowed)}.",
         )
+    forbidden = not_allowed(spec, pool, allowed)
+    if forbidden is not None:
+        return forbidden
+    stops = offload_problem(spec, pool, release_of(spec, pool))
+    if stops is not None:
+        return Refusal(reason=Reason.KV_OFFLOAD_CANNOT_WORK, message=f"pool {pool.name}: {stops}.")
     return known.model_refusal if is_vllm else known.gguf_refusal
 
 
@@ -266,7 +411,7 @@ def ask_digest(spec: InferenceDeploymentSpec, pool: Pool, facts_text: str | None
         if spec.traffic
         else None,
         "limits": spec.limits.model_dump(mode="json", exclude_unset=True),
-        "kv": spec.kv_cache.model_dump(mode="json", exclude_unset=True),
+        "kv": spec.kv_cache.model_dump(mode="json", exclude_unset=True, exclude={"try_dtype"}),
         "facts": facts_text,
     }
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))

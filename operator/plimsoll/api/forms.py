@@ -95,7 +95,7 @@ def cel_text(text: str) -> str:
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}([.]{_LABEL})*"
 _REPO: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*"
-_REVISION: Final = r"(@[A-Za-z0-9._-]+)?"
+_REVISION: Final = r"(@[A-Za-z0-9][A-Za-z0-9._-]*)?"
 _IMAGE: Final = r"[a-z0-9][A-Za-z0-9._:/@-]*"
 _PATH: Final = r"(/[A-Za-z0-9._+=@-]+)+"
 _UPWARD: Final = r"/[.][.]?(/|$)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from plimsoll.diagnose.prefix import PrefixUse, use_of
 from plimsoll.diagnose.records import Finding, Gap, Trend, Verdict, VerdictKind
 from plimsoll.facts.series import WorkerHistory
 from plimsoll.facts.worker import WorkerFacts
@@ -32,6 +33,8 @@ class Judged(NamedTuple):
     in_flight_seconds: float | None = None
     ttft_p95_seconds: float | None = None
     kv_used: float | None = None
+    prefix: PrefixUse | None = None
+    """What its prefix cache was asked and found; None where it does not say."""
 
 
 class Watched(NamedTuple):
@@ -64,6 +67,7 @@ def judged_of(history: WorkerHistory, verdict: Verdict) -> Judged:
         in_flight_seconds=engine.at_seconds if engine is not None else None,
         ttft_p95_seconds=latency.ttft_p95_seconds if latency is not None else None,
         kv_used=engine.kv_used if engine is not None else None,
+        prefix=use_of(history.engine),
     )
 
 

@@ -71,6 +71,13 @@ class PoolGpu(Record):
     """GPU type, as in the label nvidia.com/gpu.product, e.g. NVIDIA-RTX-A6000."""
     per_worker: Annotated[Count, Field(ge=1, le=16)] = 1
     """Cards of one worker; 1 when left out."""
+    visible_memory: Bytes | None = None
+    """What a container sees of one card, where a shim such as HAMi shows it less, e.g. 12Gi."""
+
+    @property
+    def visible_memory_bytes(self) -> int | None:
+        """The same in bytes."""
+        return None if self.visible_memory is None else parse_bytes(self.visible_memory)
 
 
 class Pool(Record):
@@ -107,6 +114,8 @@ class Pool(Record):
     """Host memory for llama-server's prompt cache, e.g. 2Gi; 0 turns it off; llama.cpp only."""
     kv_cache_dtype: KvCacheDtype | None = None
     """KV cache dtype of this pool, instead of kvCache.dtype."""
+    kv_offload_memory: Bytes | None = None
+    """Host memory for KV blocks, instead of kvCache.offload.hostMemory; 0 for none; vLLM only."""
     extra_args: ExtraArgs = ()
     """More arguments for the engine, one word each; those that Plimsoll pins are refused."""
     env: Env = ()
@@ -145,6 +154,7 @@ ENGINE_OF: Final = {
     "max_num_batched_tokens": EngineName.VLLM,
     "gpu_memory_utilization": EngineName.VLLM,
     "block_size": EngineName.VLLM,
+    "kv_offload_memory": EngineName.VLLM,
     "gpu_layers": EngineName.LLAMA_CPP,
     "ubatch_size": EngineName.LLAMA_CPP,
     "cache_ram": EngineName.LLAMA_CPP,

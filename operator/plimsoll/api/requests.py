@@ -12,18 +12,21 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from plimsoll.api.allowed import Allowed
 from plimsoll.api.asks import PoolAsk, Reach, ask_of
 from plimsoll.api.manifest import DeploymentManifest
 from plimsoll.api.model_facts import ReadFacts, known_model
 from plimsoll.api.pool import Pool
 from plimsoll.engines.base import EngineName
 from plimsoll.facts.gpu import GpuFacts, Inventory
+from plimsoll.plan.calibration import Measurement
 from plimsoll.plan.choose import choose
 from plimsoll.plan.held import still_fits
 from plimsoll.plan.planner import plan
 from plimsoll.plan.records import Lane, Plan, Refusal
 
 if TYPE_CHECKING:
+    from plimsoll.api.kv_gate_records import ProbeRecord
     from plimsoll.api.status_types import PoolStatus
 
 CARDS_TO_TRY: Final = (1, 2, 4, 8)
@@ -43,6 +46,9 @@ def pool_asks(
     made_before: Sequence[PoolStatus] = (),
     read: ReadFacts | None = None,
     measured: Sequence[Lane] = (),
+    calibration: Sequence[Measurement] = (),
+    probes: Sequence[ProbeRecord] = (),
+    allowed: Allowed = Allowed(),  # noqa: B008 - it is frozen
 ) -> tuple[PoolAsk, ...]:
     """One ask per pool, in the order of the spec, or of capacity where Plimsoll makes the pools.
 
@@ -50,7 +56,8 @@ def pool_asks(
     went before: else a plan that is held stays, whoever told its facts.
 
     `made_before` are the pools of the last status: one that we made is tried first for its GPU type,
-    so that it keeps its shape while it fits. `measured` lengths stand in for the spec's traffic.
+    so that it keeps its shape while it fits. `measured` lengths stand in for the spec's traffic;
+    `calibration` is what engines took before, `probes` what probes of KV cache dtypes found.
     """
     reach = Reach(
         spec=deployment.spec,
@@ -59,6 +66,10 @@ def pool_asks(
         facts_text=facts_text or (read and read.weighs) or None,
         made_before=tuple(made_before),
         measured=tuple(measured),
+        calibration=tuple(calibration),
+        probes=tuple(probes),
+        allowed=allowed,
+        again=deployment.metadata.annotations.get("plimsoll.dev/probe", "") if probes else "",
     )
     if deployment.spec.pools:
         return tuple(ask_of(reach, pool) for pool in deployment.spec.pools)
@@ -100,7 +111,10 @@ def _kept(reach: Reach, gpu: GpuFacts) -> tuple[PoolAsk, int] | None:
         if had.plan is None or had.gpu_product != gpu.product:
             continue
         ask = ask_of(reach, _pool(gpu.product, had.plan.engine, had.plan.cards))
-        if ask.digest == had.plan_digest and _holds(ask, had.plan):
+        is_same = (
+            had.plan_digest in (ask.digest, ask.said) or ask.digest != ask.question
+        )  # only lowered since, or without prefix caching
+        if is_same and _holds(ask, had.plan):
             return ask, had.plan.kv.pool_tokens
     return None
 

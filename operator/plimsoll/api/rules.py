@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from plimsoll.api.pool import ENGINE_OF, known_dtypes
 from plimsoll.api.spec import FILES
+from plimsoll.api.traffic import ONE_CHUNK
 from plimsoll.api.v1alpha1 import NAME_FORM
 from plimsoll.api.worker import OUR_PREFIXES
 from plimsoll.engines.base import EngineName
@@ -185,6 +186,15 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "Pool": (
         *(_only_for(name, engine) for name, engine in ENGINE_OF.items()),
         *(_dtype(engine) for engine in EngineName),
+    ),
+    "KvOffloadSpec": (
+        Rule(
+            cel="!has(self.blocksPerChunk) || !has(self.chunkTokens)",
+            message=ONE_CHUNK,
+            shows="%d",
+            values=("self.chunkTokens",),
+            field=".chunkTokens",
+        ),
     ),
     "WorkerOptions": tuple(
         Rule(

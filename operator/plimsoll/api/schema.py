@@ -70,6 +70,7 @@ COLUMNS: Final = (
 GPU_NODE_COLUMNS: Final = (
     ("GPU", "string", ".status.cards[0].product", 0),
     ("Driver", "string", ".status.driver", 0),
+    ("Status", "string", '.status.conditions[?(@.type=="DriverAnswers")].reason', 0),
     ("Seen", "date", ".status.heartbeat", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
 )

@@ -1,7 +1,7 @@
 """Which plan does a pool run: the one it has, a new one, or none?
 
-An accepted plan is held while the user says the same and it still fits the card as seen now. A
-refused question leaves what runs alone.
+An accepted plan is held while the user says the same and it still fits the card as seen now, or while
+nobody has seen the card for long. A refused question leaves what runs alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plimsoll.api.status_types import PoolStatus
 from plimsoll.facts.record import Record
 from plimsoll.plan.held import still_fits
 from plimsoll.plan.planner import plan
-from plimsoll.plan.records import Plan, Refusal
+from plimsoll.plan.records import Plan, Reason, Refusal
 from plimsoll.render.workload import NEWEST_REVISION
 
 
@@ -47,7 +47,11 @@ def settle(ask: PoolAsk, held: PoolStatus | None) -> Settled:
     )
     if ask.request is None:
         return old.model_copy(update={"refusal": ask.refusal})
-    if old.plan and old.digest == ask.digest and still_fits(old.plan, ask.request.gpu):
+    is_same = old.plan is not None and old.digest == ask.digest
+    if ask.stale is not None and not is_same:
+        stale = Refusal(reason=Reason.GPU_FACTS_STALE, message=f"{ask.stale}.")
+        return old.model_copy(update={"refusal": stale})
+    if old.plan and is_same and (ask.stale or still_fits(old.plan, ask.request.gpu)):
         return old
     outcome = ask.answer or plan(ask.request)
     if isinstance(outcome, Refusal):

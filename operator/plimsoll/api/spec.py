@@ -16,6 +16,7 @@ from plimsoll.api.traffic import (
     GatewaySpec,
     KvCacheDtype,
     KvCacheSpec,
+    KvOffloadSpec,
     Limits,
     RecyclingSpec,
     Traffic,
@@ -62,6 +63,17 @@ class InferenceDeploymentSpec(Record):
     def release_of(self, pool: Pool) -> str | None:
         """The release that somebody wrote: a pool's own image does not take the engine's."""
         return pool.release or (None if pool.image else self.engines.of(pool.engine).release)
+
+    def kv_offload_of(self, pool: Pool) -> KvOffloadSpec | None:
+        """What the pool keeps in host memory: its own word, else that for all pools; None for nothing."""
+        if pool.engine is not EngineName.VLLM:
+            return None
+        asked, own = self.kv_cache.offload, pool.kv_offload_memory
+        if own is not None:
+            asked = (asked or KvOffloadSpec(host_memory=own)).model_copy(
+                update={"host_memory": own}
+            )
+        return asked if asked is not None and asked.host_bytes else None
 
     def kv_cache_dtype_of(self, pool: Pool) -> KvCacheDtype:
         """The pool's KV cache dtype, else that of all pools, else auto."""

@@ -22,11 +22,15 @@ from plimsoll.api.v1alpha1 import (
     PoolStatus,
     UnplannableStatus,
 )
+from plimsoll.api.verified_status import VerifiedStatus
+from plimsoll.api.verified_words import PoolCheck
+from plimsoll.api.verified_words import condition_of as verified_condition
 from plimsoll.facts.gpu import Inventory
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
 from plimsoll.plan.records import Plan, Reason
 from plimsoll.render.labels import worker_selector
+from plimsoll.units import counted
 
 UNWATCHED = Memory()
 LONGEST_MESSAGE = 2048
@@ -48,6 +52,10 @@ class PoolState(Record):
     """Pods that run the newest template."""
     is_rolling: bool = False
     """Whether a changed template is on its way."""
+    verified: VerifiedStatus | None = None
+    """The plan beside the engine's own figures."""
+    held_back: int = 0
+    """Workers that wait until the first one's engine was read."""
 
     @property
     def alive(self) -> tuple[WorkerFacts, ...]:
@@ -153,6 +161,7 @@ def _pool_status(pool: PoolState) -> PoolStatus:
         template_revision=settled.revision if settled.plan else 0,
         refusal=settled.refusal,
         message=_cut(message),
+        verified=pool.verified,
     )
 
 
@@ -172,11 +181,13 @@ def _conditions(
     ready = _ready(deployment.spec.replicas, pools, planned)
     serving = sum(pool.ready for pool in pools)
     yield planned
-    yield _condition(
-        ConditionName.PLAN_VERIFIED,
-        Tristate.UNKNOWN,
-        ConditionReason.NOT_VERIFIED_YET.value,
-        "No engine's own figures were compared with the plan yet.",
+    yield verified_condition(
+        PoolCheck(
+            pool.settled.ask.pool,
+            pool.verified,
+            is_wanted=pool.settled.plan is not None and pool.wanted > 0,
+        )
+        for pool in pools
     )
     yield _condition(
         ConditionName.AVAILABLE,
@@ -333,6 +344,13 @@ def _why_not_ready(pools: Sequence[PoolState]) -> tuple[ConditionReason, str]:
         return ConditionReason.WORKERS_FAIL, f"{failing[0].name}: {failing[0].message}"
     if waiting:
         return ConditionReason.WAITING_FOR_CARDS, f"{waiting[0].name}: {waiting[0].message}"
+    held = sum(pool.held_back for pool in pools)
+    if held:
+        return (
+            ConditionReason.VERIFYING,
+            f"{counted(held, 'worker')} more when the first one's engine holds what was promised; "
+            "PlanVerified has its figures.",
+        )
     return ConditionReason.WARMING_UP, ""
 
 

@@ -13,6 +13,9 @@ from typing import Annotated, Any, Final
 from pydantic import Field, ValidationError
 
 from plimsoll.api.conditions import Condition
+from plimsoll.api.deaths_status import TaughtStatus
+from plimsoll.api.retrieval_status import RetrievalStatus
+from plimsoll.api.verified_status import VerifiedStatus
 from plimsoll.facts.record import Record
 from plimsoll.plan.records import Plan, Refusal
 
@@ -20,6 +23,19 @@ LONGEST_LIST: Final = 64
 """Entries of a list in the CRD whose type sets no bound."""
 LONGEST_TEXT: Final = 4096
 """Characters of a text in the CRD whose type sets no bound."""
+
+
+class PrefixCachingStatus(Record):
+    """A prefix cache that finds little, and what follows."""
+
+    state: str
+    """Watching, NothingToGain, Advised or Off."""
+    since: str
+    """Since when, RFC 3339 in UTC."""
+    message: str = ""
+    """What was found."""
+    digest: str = ""
+    """Digest of what the user said."""
 
 
 class PoolStatus(Record):
@@ -47,6 +63,12 @@ class PoolStatus(Record):
     """Why the newest question has no plan that fits; the held plan goes on meanwhile."""
     message: str = ""
     """The sentence that explains the binding limit, or the refusal."""
+    verified: VerifiedStatus | None = None
+    """The plan beside the engine's own figures."""
+    taught: TaughtStatus | None = None
+    """Deaths of workers, and what was changed after them."""
+    prefix_caching: PrefixCachingStatus | None = None
+    """Where prefix caching finds little."""
 
 
 class UnplannableStatus(Record):
@@ -206,6 +228,8 @@ class InferenceDeploymentStatus(Record):
     """When their figures were written, RFC 3339 in UTC; they stay while the verdicts do, for ten minutes."""
     recycling: RecyclingStatus | None = None
     """What was recycled, and what may still be."""
+    retrieval: Annotated[tuple[RetrievalStatus, ...], Field(max_length=16)] = ()
+    """Gates before a KV cache of fewer bits, by pool."""
 
     def pool(self, name: str) -> PoolStatus | None:
         """The entry of one pool."""
@@ -215,6 +239,9 @@ class InferenceDeploymentStatus(Record):
 GIVEN_UP: Final = (
     ("pools", int, "plan"),
     ("pools", int, "refusal"),
+    ("pools", int, "verified"),
+    ("pools", int, "taught"),
+    ("pools", int, "prefixCaching"),
     ("recycling", "history", int),
     (str, int),
     (str, str),

@@ -11,7 +11,9 @@ from plimsoll.api.forms import (
     DnsLabel,
     Duration,
     Flagged,
+    Image,
     ManifestError,
+    ObjectName,
     Percent,
     TimeOfDay,
 )
@@ -44,6 +46,20 @@ class Lengths(Record):
         return self
 
 
+class Queue(Record):
+    """Where requests wait when every slot is taken."""
+
+    length: Annotated[Count, Field(ge=0, le=100_000)] | None = None
+    """Requests that may wait; 64 when left out. More are told 429 with Retry-After."""
+    timeout: Duration | None = None
+    """How long one may wait, e.g. 5s; 10s when left out."""
+
+    @property
+    def timeout_seconds(self) -> int | None:
+        """The timeout in seconds, None when left out."""
+        return None if self.timeout is None else parse_seconds(self.timeout)
+
+
 class LaneSpec(Record):
     """One class of traffic, with its part of the KV pool."""
 
@@ -57,8 +73,16 @@ class LaneSpec(Record):
     """Lower is served sooner, as in vLLM; 0 when left out."""
     share: Percent
     """Part of the KV pool that is this lane's, e.g. 70%; all lanes together have 100%."""
-    borrow: Flagged = False
-    """Whether it may use what other lanes leave idle, and gives it back; false when left out."""
+    borrow: Flagged | None = None
+    """Whether it may use what other lanes leave idle; only the shortest lane does when left out."""
+    tokens_per_request: Tokens | None = None
+    """Prompt and answer of one request at most; the two p99 together when left out."""
+    max_per_worker: Annotated[Count, Field(ge=1, le=65536)] | None = None
+    """Requests on the fastest worker at once; 2 when left out, for prompts far longer than other lanes'."""
+    queue: Queue | None = None
+    """Where its requests wait; the gateway's queue when left out."""
+    keys: Annotated[tuple[DnsLabel, ...], Field(max_length=64)] = ()
+    """Names of API keys whose requests are of this lane."""
 
     @property
     def share_percent(self) -> int:
@@ -136,26 +160,69 @@ class KvCacheDtype(StrEnum):
     Q4_0 = "q4_0"
 
 
+class PrefixCaching(StrEnum):
+    """Whether vLLM keeps the KV of prompts that begin alike."""
+
+    AUTO = "Auto"
+    ON = "On"
+    OFF = "Off"
+
+
+class KvOffloadSpec(Record):
+    """KV blocks of prompts kept in host memory; vLLM only."""
+
+    host_memory: Bytes
+    """Of one worker, over all its cards, e.g. 64Gi; 0 for none."""
+    blocks_per_chunk: Annotated[Count, Field(ge=1, le=1024)] | None = None
+    """KV blocks moved together; 1 when left out."""
+    chunk_tokens: Tokens | None = None
+    """The same in tokens, where all KV groups have one block."""
+
+    @model_validator(mode="after")
+    def _one_unit(self) -> Self:
+        if self.blocks_per_chunk is not None and self.chunk_tokens is not None:
+            raise ManifestError(f"{self.chunk_tokens} {ONE_CHUNK}", field=".chunkTokens")
+        return self
+
+    @property
+    def host_bytes(self) -> int:
+        """The host memory in bytes."""
+        return parse_bytes(self.host_memory)
+
+
+ONE_CHUNK: Final = "says the chunk a second time; keep blocksPerChunk or chunkTokens"
+
+
+class TriedDtype(StrEnum):
+    """KV cache dtypes of 8 bit that a probe may let in."""
+
+    FP8 = "fp8"
+    FP8_E4M3 = "fp8_e4m3"
+    FP8_E5M2 = "fp8_e5m2"
+    Q8_0 = "q8_0"
+
+
 class KvCacheSpec(Record):
     """How keys and values are stored."""
 
     dtype: KvCacheDtype | None = None
     """KV cache dtype of all pools: auto (when left out), fp8, fp8_e4m3 or fp8_e5m2 in vLLM; q8_0, q5_1,
     q5_0, q4_1 or q4_0 in llama.cpp. Fewer bits may cost long-range retrieval."""
+    try_dtype: TriedDtype | None = None
+    """What auto becomes once a probe of retrieval has passed and it gains something: fp8, fp8_e4m3 or
+    fp8_e5m2 in vLLM, q8_0 in llama.cpp. The probe takes a free card for some minutes."""
+    offload: KvOffloadSpec | None = None
+    """KV blocks kept in host memory, in all vLLM pools."""
+    prefix_caching: PrefixCaching | None = None
+    """On (when left out, with advice), Off, or Auto: off once it is seen to gain nothing; vLLM only."""
 
 
-class Queue(Record):
-    """Where requests wait when every slot is taken."""
+class Affinity(StrEnum):
+    """What keeps the requests of one conversation on one worker."""
 
-    length: Annotated[Count, Field(ge=0, le=100_000)] | None = None
-    """Requests that may wait; 64 when left out. More are told 429 with Retry-After."""
-    timeout: Duration | None = None
-    """How long one may wait, e.g. 5s; 10s when left out."""
-
-    @property
-    def timeout_seconds(self) -> int | None:
-        """The timeout in seconds, None when left out."""
-        return None if self.timeout is None else parse_seconds(self.timeout)
+    NONE = "None"
+    SESSION = "Session"
+    CONVERSATION = "Conversation"
 
 
 class GatewaySpec(Record):
@@ -165,6 +232,14 @@ class GatewaySpec(Record):
     """Whether there is one; false when left out."""
     queue: Queue | None = None
     """Where requests wait when every slot is taken."""
+    replicas: Annotated[Count, Field(ge=1, le=2)] | None = None
+    """Gates; 1 when left out. Two share the slots."""
+    keys_secret: ObjectName | None = None
+    """Secret with API keys by name; none is needed when left out."""
+    affinity: Affinity | None = None
+    """What keeps a conversation on one worker: None (when left out), Session (X-Session-Id) or Conversation."""
+    image: Image | None = None
+    """HAProxy's image, 2.6 or newer."""
 
 
 class RecyclingMode(StrEnum):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from plimsoll.api.asks import model_uri, release_of
 from plimsoll.api.settle import Settled
 from plimsoll.api.v1alpha1 import EnvVar as EnvSpec
 from plimsoll.api.v1alpha1 import InferenceDeployment
+from plimsoll.catalog.labels import AMD_PRODUCT, INTEL_PRODUCT
 from plimsoll.engines.base import Release
 from plimsoll.facts.gpu import GpuFacts, GpuVendor
 from plimsoll.facts.record import Named
@@ -55,13 +57,16 @@ def workload_of(deployment: InferenceDeployment, settled: Settled) -> PoolWorklo
     )
 
 
+_PRODUCT_LABELS: Final = {GpuVendor.AMD: AMD_PRODUCT, GpuVendor.INTEL: INTEL_PRODUCT}
+
+
 def match_labels(gpu: GpuFacts) -> tuple[Named, ...]:
     """The label that picks nodes of this type, from the type alone.
 
     Not from the nodes in sight: one that comes or goes must not change a pod template.
     """
-    if gpu.vendor is GpuVendor.AMD:
-        return (Named(name="amd.com/gpu.product-name", value=gpu.product),)
+    if gpu.vendor in _PRODUCT_LABELS:
+        return (Named(name=_PRODUCT_LABELS[gpu.vendor], value=gpu.product),)
     label = f"{gpu.resource}.product" if "/mig-" in gpu.resource else "nvidia.com/gpu.product"
     return (Named(name=label, value=gpu.product),)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -20,7 +20,9 @@ from kubernetes.aio.client.rest import RESTClientObject
 from plimsoll.cluster.access import Access, access_of, authorization, sign_in
 from plimsoll.cluster.errors import Expired, NotLeading, Unavailable, error_of
 from plimsoll.cluster.kinds import POD, Kind
-from plimsoll.decide import Manifest
+
+if TYPE_CHECKING:  # an agent needs a client and none of the thinking
+    from plimsoll.decide import Manifest
 
 CHILD_MANAGER: Final = "plimsoll"
 STATUS_MANAGER: Final = "plimsoll-status"
@@ -181,7 +183,9 @@ class Client:
             content_type=_APPLY,
         )
 
-    async def apply_status(self, kind: Kind, manifest: Manifest) -> Manifest:
+    async def apply_status(
+        self, kind: Kind, manifest: Manifest, *, manager: str = STATUS_MANAGER
+    ) -> Manifest:
         """Server-side apply of the whole status. A uid in the metadata guards against a namesake."""
         metadata = manifest["metadata"]
         return await self._call(
@@ -189,7 +193,7 @@ class Client:
             kind,
             kind.path(metadata.get("namespace"), metadata["name"], "status"),
             body=manifest,
-            query=_by(STATUS_MANAGER) | {"force": "true"},
+            query=_by(manager) | {"force": "true"},
             content_type=_APPLY,
         )
 

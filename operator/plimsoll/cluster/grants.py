@@ -119,16 +119,20 @@ GRANTS: Final[tuple[Grant, ...]] = (
         "",
         "configmaps",
         Scope.WATCHED,
-        get="read the facts of a model where one is named, those that were read from its files, and the "
-        "memory of workers before our start",
+        get="read the facts of a model where one is named, those that were read from its files, the "
+        "memory of workers before our start, and what engines took",
     ),
-    *_applied("", "configmaps", "what the model's files said, or workers' memory so far"),
+    *_applied(
+        "",
+        "configmaps",
+        "what the model's files said, workers' memory so far, or what engines took",
+    ),
     *_grants(
         "batch",
         "jobs",
         Scope.WATCHED,
-        get="see whether the model's files are being read, or could not be",
-        create="read the headers of a model's files, once for each question",
+        get="see whether the model's files are being read or a dtype is probed, or could not be",
+        create="read the headers of a model's files, or probe a KV cache dtype, once for each question",
     ),
     *_grants("", "events", Scope.WATCHED, create="tell the person at kubectl"),
     *_grants(
@@ -150,6 +154,13 @@ GRANTS: Final[tuple[Grant, ...]] = (
         Scope.CLUSTER,
         list="read what the agents say of the cards",
         watch="hear when they say something new",
+    ),
+    *_grants(
+        "resource.k8s.io",
+        "resourceslices",
+        Scope.CLUSTER,
+        list="read what a DRA driver says of the cards, where there is one",
+        watch="hear when it says something new",
     ),
     *_grants(
         "coordination.k8s.io",

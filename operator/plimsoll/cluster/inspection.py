@@ -70,7 +70,8 @@ async def make_job(client: Client, job: Manifest) -> bool:
 async def keep_facts(client: Client, wanted: Manifest, observed: Observed) -> None:
     """Write the ConfigMap. Raises Conflict when the name is somebody else's."""
     metadata = wanted["metadata"]
-    if observed.inspection.cache is None:
+    seen = (observed.inspection.cache, observed.probe.cache)
+    if not any(c is not None and c["metadata"]["name"] == metadata["name"] for c in seen):
         there = await _get(client, CONFIG_MAP, metadata["namespace"], metadata["name"])
         if there is not None and not _is_of(there, observed.deployment):
             raise Conflict(
@@ -83,8 +84,9 @@ async def keep_facts(client: Client, wanted: Manifest, observed: Observed) -> No
 
 
 def wanted_of(desired: Desired) -> tuple[Manifest, ...]:
-    """What is to be written, the Job first."""
-    return tuple(each for each in (desired.read_files, desired.keep_facts) if each is not None)
+    """What is to be written, Jobs first."""
+    wanted = (desired.read_files, desired.probe, desired.keep_facts, desired.keep_probes)
+    return tuple(each for each in wanted if each is not None)
 
 
 async def _get(client: Client, kind: Kind, namespace: str, name: str) -> Manifest | None:

@@ -54,6 +54,12 @@ NODE: Final = Kind(api_version="v1", kind="Node", plural="nodes", namespaced=Fal
 CONFIG_MAP: Final = Kind(api_version="v1", kind="ConfigMap", plural="configmaps")
 JOB: Final = Kind(api_version="batch/v1", kind="Job", plural="jobs")
 EVENT: Final = Kind(api_version="v1", kind="Event", plural="events")
+RESOURCE_SLICE: Final = Kind(
+    api_version="resource.k8s.io/v1",
+    kind="ResourceSlice",
+    plural="resourceslices",
+    namespaced=False,
+)
 LEASE: Final = Kind(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
 
 CHILDREN: Final = (SERVICE, DISRUPTION_BUDGET, DEPLOYMENT)

@@ -13,6 +13,7 @@ from plimsoll.cluster.errors import NotFound
 from plimsoll.cluster.fleet import Fleet
 from plimsoll.cluster.inspection import NO_INSPECTOR, Inspector, is_inspection, look_at_inspection
 from plimsoll.cluster.kinds import CHILDREN, CONFIG_MAP, INFERENCE_DEPLOYMENT, POD
+from plimsoll.cluster.probe import is_probe, look_at_probe
 from plimsoll.cluster.worker import engine_facts, essence_of_containers, seconds_of
 from plimsoll.decide import Key, Manifest, Observed
 from plimsoll.facts.worker import WorkerFacts
@@ -20,6 +21,7 @@ from plimsoll.render.labels import (
     COMPONENT_LABEL,
     DEPLOYMENT_LABEL,
     DRAINING_COMPONENT,
+    PLAN_ANNOTATION,
     POOL_LABEL,
     label_value,
 )
@@ -52,17 +54,21 @@ async def look(
     if "deletionTimestamp" in deployment["metadata"]:
         return None
     labels = f"{DEPLOYMENT_LABEL}={label_value(key.name)}"
-    facts_text, seen, inspection, pods, children = await asyncio.gather(
+    facts_text, seen, inspection, probe, pods, children = await asyncio.gather(
         _facts_text(client, key, deployment),
         fleet.inventory(),
         look_at_inspection(client, deployment, inspector),
+        look_at_probe(client, deployment, inspector),
         client.list_all(
             POD, key.namespace, labels=labels, not_older_than=ANY, reduce=_worker_manifest
         ),
         _children(client, key, labels, written),
     )
     readers = tuple(pod for pod in pods.items if is_inspection(pod))
-    workers = (worker_of(pod) for pod in pods.items if not is_inspection(pod))
+    probes = tuple(pod for pod in pods.items if is_probe(pod))
+    workers = (
+        worker_of(pod) for pod in pods.items if not is_inspection(pod) and not is_probe(pod)
+    )
     return Observed(
         deployment=deployment,
         inventory=seen,
@@ -70,6 +76,7 @@ async def look(
         workers=tuple(sorted(workers, key=lambda worker: worker.name)),
         facts_text=facts_text,
         inspection=inspection.model_copy(update={"pods": readers}),
+        probe=probe.model_copy(update={"pods": probes}),
         leaving_nodes=fleet.leaving(),
     )
 
@@ -139,6 +146,9 @@ def _worker_manifest(pod: Manifest) -> Manifest | None:
     """Only what `worker_of` reads."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
+    plan_id = (metadata.get("annotations") or {}).get(PLAN_ANNOTATION)
+    if plan_id:
+        kept["annotations"] = {PLAN_ANNOTATION: plan_id}
     return {
         "metadata": kept,
         "spec": {

@@ -21,6 +21,7 @@ from plimsoll.cluster.kinds import (
     INFERENCE_DEPLOYMENT,
     NODE,
     POD,
+    RESOURCE_SLICE,
     Kind,
 )
 from plimsoll.controller.queue import WorkQueue
@@ -115,6 +116,11 @@ class Doorbell:
         if self._fleet.gpu_node_seen(thing, is_gone=is_gone):
             self.wake_everyone(after_seconds=AFTER_NODE_SECONDS)
 
+    def slice_seen(self, thing: Manifest, *, is_gone: bool) -> None:
+        """The same for what a DRA driver says of them."""
+        if self._fleet.slice_seen(thing, is_gone=is_gone):
+            self.wake_everyone(after_seconds=AFTER_NODE_SECONDS)
+
     def wake_everyone(self, *, after_seconds: float) -> None:
         """Visit all that we know of."""
         for key in self.known:
@@ -128,11 +134,16 @@ def key_of(thing: Manifest) -> Key:
 
 
 def register(
-    registry: kopf.OperatorRegistry, bell: Doorbell, *, access: Callable[[], Awaitable[Access]]
+    registry: kopf.OperatorRegistry,
+    bell: Doorbell,
+    *,
+    access: Callable[[], Awaitable[Access]],
+    has_slices: bool = False,
 ) -> None:
     """Tie the watches of kopf to the doorbell.
 
     `access` is awaited whenever kopf needs credentials, again when the server no longer takes the old.
+    ResourceSlices are watched where the API server has them: kopf would complain of a kind that is not.
     """
 
     @kopf.on.login(registry=registry)
@@ -148,6 +159,8 @@ def register(
     on(INFERENCE_DEPLOYMENT, lambda thing, gone: bell.deployment_seen(thing, is_gone=gone))
     on(NODE, lambda thing, gone: bell.node_seen(thing, is_gone=gone))
     on(GPU_NODE, lambda thing, gone: bell.gpu_node_seen(thing, is_gone=gone))
+    if has_slices:
+        on(RESOURCE_SLICE, lambda thing, gone: bell.slice_seen(thing, is_gone=gone))
     for kind in (*CHILDREN, POD):
         on(kind, lambda thing, _: bell.child_seen(thing))
 

@@ -24,6 +24,7 @@ from plimsoll.controller.health import Pulse
 from plimsoll.controller.judging import Judge
 from plimsoll.controller.queue import WorkQueue
 from plimsoll.controller.settings import Settings
+from plimsoll.controller.verifying import Verifier
 from plimsoll.controller.watching import NoWatch, Watch
 from plimsoll.decide import Desired, Key, Observed
 
@@ -74,6 +75,7 @@ class Loop:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         watch: Watch | None = None,
         judge: Judge | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -89,6 +91,8 @@ class Loop:
         self._pause = pause
         self._watch = NoWatch() if watch is None else watch
         self._judge = judge
+        self._verifier = verifier
+        self._allowed = settings.allowed
         self._settled = Settled()
         self._inspector = Inspector(
             image=settings.inspection_image or "",
@@ -142,10 +146,17 @@ class Loop:
             return None, None
         self._remember(key, observed)
         self._watch.seen(key, observed)
+        observed = observed.model_copy(update={"allowed": self._allowed})
         now_seconds = self._wall_clock()
         if self._judge is not None:
             watched = await self._judge.watched(key, observed, now_seconds=now_seconds)
             observed = observed.model_copy(update={"watched": watched})
+        if self._verifier is not None:
+            said = {
+                "reported": self._verifier.reported(key, observed),
+                "calibration": await self._verifier.calibration(key.namespace),
+            }
+            observed = observed.model_copy(update=said)
         desired = self._decide(observed, now_seconds=now_seconds)
         report = await make_so(
             self._client,
@@ -156,6 +167,8 @@ class Loop:
             reporter=self._settings.identity,
             on_write=lambda kind, name, differences: _log_write(key, kind, name, differences),
         )
+        if self._verifier is not None:
+            await self._verifier.learn(key, desired.measured)
         self._written[key] = report.versions
         versions.add(observed.deployment["metadata"]["resourceVersion"])
         if report.status_version is not None:
@@ -224,6 +237,8 @@ class Loop:
         self._watch.forget(key)
         if self._judge is not None:
             self._judge.forget(key)
+        if self._verifier is not None:
+            self._verifier.forget(key)
         self._tally.planned(key, None)
 
     async def resync_forever(self) -> None:

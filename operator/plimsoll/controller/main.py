@@ -19,11 +19,13 @@ from typing import Any, Final
 
 import kopf
 
+from plimsoll.catalog.profiles import GpuProfile
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.errors import ApiError, NotFound, Unauthorized
 from plimsoll.cluster.fleet import Fleet
 from plimsoll.cluster.kinds import INFERENCE_DEPLOYMENT
 from plimsoll.cluster.lease import Elector, Terms
+from plimsoll.controller.gpu_types import read_gpu_types
 from plimsoll.controller.handlers import Doorbell, kopf_settings, register
 from plimsoll.controller.health import HealthServer, Pulse, complaint
 from plimsoll.controller.judging import Judge
@@ -31,11 +33,13 @@ from plimsoll.controller.loop import Decide, Loop
 from plimsoll.controller.queue import WorkQueue
 from plimsoll.controller.settings import Settings
 from plimsoll.controller.sources import fetcher_of, source_of
+from plimsoll.controller.verifying import Verifier
 from plimsoll.controller.watching import Watcher
 from plimsoll.decide import decide as decide_by_plan
 from plimsoll.diagnose.verdict import verdict
 from plimsoll.telemetry import export
 from plimsoll.telemetry.log import set_up
+from plimsoll.telemetry.reported import ReportReader
 from plimsoll.telemetry.workers import WorkerMetrics
 
 log = logging.getLogger(__name__)
@@ -46,6 +50,7 @@ STOP_WATCHES_SECONDS: Final = 8.0
 FIRST_LIST_RETRY_SECONDS: Final = 2.0
 WENT_WELL: Final = 0
 FAILED: Final = 1
+MISREAD: Final = 2
 
 
 def run(
@@ -58,7 +63,13 @@ def run(
     """Run the operator until it is told to stop; gives the exit code."""
     set_up(settings.log_format, settings.log_level)
     try:
-        return asyncio.run(Operator(settings, decide=decide, chance=chance, die=die).run())
+        profiles = read_gpu_types(settings.gpu_types_file)
+    except ValueError as error:
+        log.error("table of cards cannot be used", extra={"error": str(error)})
+        return MISREAD
+    try:
+        operator = Operator(settings, decide=decide, chance=chance, die=die, profiles=profiles)
+        return asyncio.run(operator.run())
     except Unauthorized as error:
         log.error("not signed in", extra={"error": error.message})
         return FAILED
@@ -74,6 +85,7 @@ class Operator:
         decide: Decide = decide_by_plan,
         chance: Callable[[], float] = random.random,
         die: Callable[[int], None] = os._exit,
+        profiles: tuple[GpuProfile, ...] = (),
     ) -> None:
         self._settings = settings
         self._decide = decide
@@ -81,6 +93,7 @@ class Operator:
         self._die = die
         self._clock = time.monotonic
         self._wall_clock = time.time  # noqa: TID251 - here the time of day becomes an argument
+        self._profiles = profiles
         self._stop = asyncio.Event()
         self.pulse = Pulse(worked_seconds=self._clock(), resync_tried_seconds=self._clock())
         self.queue = WorkQueue(clock=self._clock, chance=chance)
@@ -140,6 +153,9 @@ class Operator:
             clock=self._clock,
             max_age_seconds=settings.fleet_seconds,
             namespaces=settings.namespaces,
+            profiles=self._profiles,
+            wall_clock=self._wall_clock,
+            stale_seconds=settings.gpu_facts_stale_seconds,
         )
         fetcher = fetcher_of(settings)
         watcher = Watcher(
@@ -161,7 +177,9 @@ class Operator:
             chance=self._chance,
         )
         try:
-            return await self._lead_on(client, elector, keeping, fleet, watcher)
+            return await self._lead_on(
+                client, elector, keeping, fleet, watcher, reader=ReportReader(fetcher)
+            )
         finally:
             await fetcher.close()
 
@@ -172,9 +190,14 @@ class Operator:
         keeping: asyncio.Task[Any],
         fleet: Fleet,
         watcher: Watcher,
+        *,
+        reader: ReportReader,
     ) -> int:
         settings = self._settings
         bell = Doorbell(self.queue, fleet, clock=self._clock)
+        verifier = Verifier(
+            settings, client=client, reader=reader, wake=self.queue.put, clock=self._clock
+        )
         loop = Loop(
             settings,
             client=client,
@@ -194,6 +217,7 @@ class Operator:
                 judge=verdict,
                 started_seconds=self._wall_clock(),
             ),
+            verifier=verifier,
         )
         self.metrics.leads(True)
         self.pulse.worked_seconds = self.pulse.resync_tried_seconds = self._clock()
@@ -216,10 +240,13 @@ class Operator:
         resyncing = _task(loop.resync_forever(), "resync")
         checking = _task(loop.check_watches_forever(), "watch check")
         asking = _task(watcher.watch_forever(), "watcher")
+        verifying = _task(verifier.read_forever(), "verifier")
         stopping = _task(self._stop.wait(), "stop")
         stop_watches = asyncio.Event()
-        watching = _task(self._watch(client, bell, stop_watches), "kopf")
-        ours = {keeping, resyncing, checking, asking, watching, stopping, *workers}
+        watching = _task(
+            self._watch(client, bell, stop_watches, has_slices=fleet.has_slices), "kopf"
+        )
+        ours = {keeping, resyncing, checking, asking, verifying, watching, stopping, *workers}
         done, _ = await asyncio.wait(ours, return_when=asyncio.FIRST_COMPLETED)
         asked = stopping in done
         for task in done - {stopping}:
@@ -231,7 +258,7 @@ class Operator:
         self.pulse.role = "stopping"
         self.queue.close()
         await _finish(workers, FINISH_VISITS_SECONDS)
-        await _finish([keeping, resyncing, checking, asking], 0.0)
+        await _finish([keeping, resyncing, checking, asking, verifying], 0.0)
         await elector.release()
         self.metrics.leads(False)
         await self._health.stop()
@@ -257,9 +284,11 @@ class Operator:
                     return
             await asyncio.sleep(FIRST_LIST_RETRY_SECONDS)
 
-    async def _watch(self, client: Client, bell: Doorbell, stop: asyncio.Event) -> None:
+    async def _watch(
+        self, client: Client, bell: Doorbell, stop: asyncio.Event, *, has_slices: bool
+    ) -> None:
         registry = kopf.OperatorRegistry()
-        register(registry, bell, access=client.access)
+        register(registry, bell, access=client.access, has_slices=has_slices)
         namespaces = self._settings.namespaces
         # Said here, or kopf asks the system for our user's name, which a container may not have.
         identity: Any = self._settings.identity

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator, model_validator
 
+from plimsoll.api.allowed import Allowed, bad_entries
 from plimsoll.facts.record import Record
 
 PREFIX: Final = "PLIMSOLL_"
@@ -46,6 +47,10 @@ class Settings(Record):
     """Between two comparisons of what the watch delivered with a list."""
     fleet_seconds: float = Field(default=30.0, ge=0)
     """For how long nodes and the cards that pods hold are not read again."""
+    gpu_types_file: str | None = None
+    """YAML or JSON with the user's own table of cards (the chart's gpuTypes); None has none."""
+    gpu_facts_stale_seconds: float = Field(default=900.0, gt=0)
+    """After so long without a word from a node's agent, its facts keep plans and start none."""
     workers: int = Field(default=8, ge=1, le=64)
     """Deployments that are looked after at the same time."""
     visit_seconds: float = Field(default=120.0, gt=0)
@@ -60,11 +65,22 @@ class Settings(Record):
     settle_seconds: float = Field(default=120.0, ge=0)
     """After its start the operator recycles nobody for so long."""
     inspection_image: str | None = None
-    """Plimsoll's own image, in which Jobs read the headers of models on volumes; None reads none."""
+    """Plimsoll's own image, in which Jobs read models' headers and probe KV cache dtypes; None does neither."""
     inspection_pull_policy: str | None = Field(
         default=None, pattern="^(Always|IfNotPresent|Never)$"
     )
     """How that image is pulled; None leaves it to Kubernetes."""
+    allow_host_path: bool = False
+    """Whether models may lie in folders of nodes (hostPath://)."""
+    allow_foreign_code: bool = False
+    """Whether engines may run code that is not in their image, such as a model's own (--trust-remote-code)."""
+    allowed_images: tuple[str, ...] = ()
+    """Registries, repositories or images that workers may run and models may lie in; empty for all."""
+    verify_seconds: float = Field(default=5.0, gt=0)
+    """Until an engine that did not say what it holds is asked again; doubled with each try."""
+    verify_grace_seconds: float = Field(default=120.0, ge=0)
+    """A first worker that has been Ready for so long and whose engine cannot be read holds the others of its
+    plan back no longer."""
     watch_seconds: float = Field(default=30.0, gt=0)
     """Between two looks at each worker's memory and engine."""
     stale_seconds: float = Field(default=120.0, gt=0)
@@ -96,13 +112,33 @@ class Settings(Record):
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
     """The least that is logged."""
 
-    @field_validator("namespaces", mode="before")
+    @field_validator("namespaces", "allowed_images", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         """One string with commas is how an environment variable names several."""
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("allowed_images")
+    @classmethod
+    def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """An entry with a typing error would stand for no image, and nobody would know why."""
+        if bad := bad_entries(value):
+            raise ValueError(
+                f"{bad[0]!r} names no registry, repository or image; write registry.example.com, "
+                "registry.example.com/ml or vllm/vllm-openai:v0.22.1"
+            )
+        return value
+
+    @property
+    def allowed(self) -> Allowed:
+        """What the site allows in InferenceDeployments."""
+        return Allowed(
+            host_path=self.allow_host_path,
+            images=self.allowed_images,
+            foreign_code=self.allow_foreign_code,
+        )
 
     @model_validator(mode="after")
     def _in_order(self) -> Settings:

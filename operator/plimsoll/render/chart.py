@@ -19,26 +19,79 @@ _INCLUDED: Final = '    {{- include "plimsoll.crdAnnotations" . | nindent 4 }}\n
 _BRACES: Final = re.compile(r"\{\{|\}\}")
 
 
-def render_chart_rbac(rules: Sequence[Mapping[str, Any]], *, namespaced: bool = False) -> str:
-    """Text of the chart's ClusterRole, or with `namespaced` of the Role in its own namespace.
+def render_chart_rbac(
+    rules: Sequence[Mapping[str, Any]],
+    *,
+    elsewhere: Sequence[Mapping[str, Any]] = (),
+    namespaced: bool = False,
+    of_agents: bool = False,
+) -> str:
+    """Text of the chart's ClusterRole, or with `namespaced` of the Role in its own namespace; the operator's,
+    or with `of_agents` that of the agents.
 
-    `rules` as in a Role: apiGroups, resources, verbs and perhaps resourceNames.
+    `rules` as in a Role: apiGroups, resources, verbs and perhaps resourceNames. `elsewhere` stands in their
+    place where `operator.namespaces` names some, for the rest is in Roles then.
     """
+    wanted = "and .Values.rbac.create .Values.agent.enabled" if of_agents else ".Values.rbac.create"
+    name, labels = ("agentName", "agentLabels") if of_agents else ("fullname", "labels")
     kind = "Role" if namespaced else "ClusterRole"
     namespace = "  namespace: {{ .Release.Namespace }}\n" if namespaced else ""
-    body = to_yaml([{"rules": [dict(rule) for rule in rules]}]).removeprefix("---\n")
+    body = _rules(rules)
+    if elsewhere:
+        body = (
+            f"{{{{- if .Values.operator.namespaces }}}}\n{_rules(elsewhere)}{{{{- else }}}}\n{body}"
+            "{{- end }}\n"
+        )
     return (
-        f"{_PRINTED}{{{{- if .Values.rbac.create }}}}\n"
+        f"{_PRINTED}{{{{- if {wanted} }}}}\n"
         "apiVersion: rbac.authorization.k8s.io/v1\n"
         f"kind: {kind}\n"
         "metadata:\n"
-        '  name: {{ include "plimsoll.fullname" . }}\n'
+        f'  name: {{{{ include "plimsoll.{name}" . }}}}\n'
         f"{namespace}"
         "  labels:\n"
-        '    {{- include "plimsoll.labels" . | nindent 4 }}\n'
-        f"{_escaped(body)}"
+        f'    {{{{- include "plimsoll.{labels}" . | nindent 4 }}}}\n'
+        f"{body}"
         "{{- end }}\n"
     )
+
+
+def render_chart_watched_rbac(rules: Sequence[Mapping[str, Any]]) -> str:
+    """Text of the operator's Role, and what binds it, in each of `operator.namespaces`."""
+    metadata = (
+        "metadata:\n"
+        '  name: {{ include "plimsoll.fullname" $ }}-watched\n'
+        "  namespace: {{ . }}\n"
+        "  labels:\n"
+        '    {{- include "plimsoll.labels" $ | nindent 4 }}\n'
+    )
+    return (
+        f"{_PRINTED}{{{{- if .Values.rbac.create }}}}\n"
+        "{{- range .Values.operator.namespaces }}\n"
+        "---\n"
+        "apiVersion: rbac.authorization.k8s.io/v1\n"
+        "kind: Role\n"
+        f"{metadata}{_rules(rules)}"
+        "---\n"
+        "apiVersion: rbac.authorization.k8s.io/v1\n"
+        "kind: RoleBinding\n"
+        f"{metadata}"
+        "roleRef:\n"
+        "  apiGroup: rbac.authorization.k8s.io\n"
+        "  kind: Role\n"
+        '  name: {{ include "plimsoll.fullname" $ }}-watched\n'
+        "subjects:\n"
+        "- kind: ServiceAccount\n"
+        '  name: {{ include "plimsoll.serviceAccountName" $ }}\n'
+        "  namespace: {{ $.Release.Namespace }}\n"
+        "{{- end }}\n"
+        "{{- end }}\n"
+    )
+
+
+def _rules(rules: Sequence[Mapping[str, Any]]) -> str:
+    text = to_yaml([{"rules": [dict(rule) for rule in rules]}]).removeprefix("---\n")
+    return _escaped(text)
 
 
 def render_chart_crd(text: str) -> str:

@@ -31,6 +31,9 @@ FLOORS_COMPONENT: Final = "memory-floors"
 INSPECTION_COMPONENT: Final = "inspection"
 INSPECTION_LABEL: Final = "plimsoll.dev/inspection"
 """Which question about the model's files a pod of an inspection answers."""
+PROBE_COMPONENT: Final = "probe"
+PROBE_LABEL: Final = "plimsoll.dev/probe"
+"""Which question about retrieval a pod of a probe answers."""
 
 PLAN_ANNOTATION: Final = "plimsoll.dev/plan"
 """Digest of what the plan pins, on the Deployment and on its pods: which plan does this pod run?"""
@@ -118,6 +121,27 @@ def inspection_labels(deployment: str, inspection: str) -> dict[str, str]:
         COMPONENT_LABEL: INSPECTION_COMPONENT,
         INSPECTION_LABEL: inspection,
     }
+
+
+def probe_name(deployment: str, probe: str) -> str:
+    """Name of the Job that probes a dtype: `<deployment>-probe-<probe>`, at most 52 long."""
+    plain = f"{deployment}-probe-{probe}"
+    if len(plain) <= POOL_NAME_LENGTH:
+        return plain
+    return _shortened(deployment, POOL_NAME_LENGTH, short_hash(deployment, "probe", probe))
+
+
+def retrieval_name(deployment: str) -> str:
+    """Name of the ConfigMap with what probes found: `<deployment>-retrieval`."""
+    plain = f"{deployment}-retrieval"
+    if len(plain) <= LABEL_VALUE_LENGTH:
+        return plain
+    return _shortened(plain, LABEL_VALUE_LENGTH, short_hash(deployment, "retrieval"))
+
+
+def probe_labels(deployment: str, probe: str) -> dict[str, str]:
+    """Labels of a probe's Job and pod: no worker, so no Service, Deployment or budget picks them."""
+    return deployment_labels(deployment) | {COMPONENT_LABEL: PROBE_COMPONENT, PROBE_LABEL: probe}
 
 
 def deployment_labels(deployment: str) -> dict[str, str]:

@@ -11,6 +11,9 @@ from plimsoll.units import ceil_div, round_up
 SLOW_DISK_BYTES_PER_SECOND: Final = 100 * 10**6
 """A gp3 volume gives 125 MiB/s unless paid for more (docs.aws.amazon.com/ebs, general-purpose); a
 little under that, so that the slowest disk in common use still loads in time."""
+ZEROED_BYTES_PER_SECOND: Final = 2**30
+"""Host memory for KV blocks is filled before the engine is Ready: near 10 GiB/s for one file on a large
+server (vLLM 0.33.0, v1/kv_offload/cpu/shared_offload_region.py); a tenth of that, for small ones."""
 START_SECONDS: Final = 600
 """For everything but reading weights: imports, compilation and graph capture in vLLM take minutes
 with an empty cache; nothing is killed for being a slow machine."""
@@ -42,7 +45,9 @@ def startup_seconds(plan: Plan) -> int:
     bytes_to_read = plan.line(ByteOwner.WEIGHTS) * plan.cards
     if plan.engine is EngineName.LLAMA_CPP:
         bytes_to_read += plan.host_memory_bytes  # layers that stay in host memory are read as well
-    return round_up(START_SECONDS + ceil_div(bytes_to_read, SLOW_DISK_BYTES_PER_SECOND), 300)
+    offloaded = plan.kv_offload.host_bytes if plan.kv_offload else 0
+    seconds = ceil_div(bytes_to_read, SLOW_DISK_BYTES_PER_SECOND)
+    return round_up(START_SECONDS + seconds + ceil_div(offloaded, ZEROED_BYTES_PER_SECOND), 300)
 
 
 def startup_failures(plan: Plan) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 from plimsoll.engines.base import EngineName
 from plimsoll.facts.gpu import GpuVendor
 from plimsoll.facts.record import Named
+from plimsoll.plan.records import Plan
 from plimsoll.render import lifecycle
 from plimsoll.render.labels import (
     COMPONENT_LABEL,
@@ -88,7 +89,13 @@ def shm_bytes(engine: EngineName, cards: int) -> int:
 def container_memory_bytes(workload: PoolWorkload) -> int:
     """Host memory of the container, request and limit: the plan's part, and /dev/shm."""
     plan = workload.plan
-    return plan.host_memory_bytes + shm_bytes(plan.engine, plan.cards)
+    return plan.host_memory_bytes + _shm_of(plan)
+
+
+def _shm_of(plan: Plan) -> int:
+    """Shared memory as the plan has it: KV blocks that lie there count beside the engine's own."""
+    offloaded = plan.kv_offload.shared_memory_bytes if plan.kv_offload else 0
+    return shm_bytes(plan.engine, plan.cards) + offloaded
 
 
 def engine_command(workload: PoolWorkload) -> tuple[str, ...]:
@@ -260,7 +267,7 @@ def _volumes(workload: PoolWorkload) -> list[Manifest]:
     volumes: list[Manifest] = []
     if workload.source.volume is not None:
         volumes.append({"name": "model"} | workload.source.volume)
-    shm = shm_bytes(workload.plan.engine, workload.plan.cards)
+    shm = _shm_of(workload.plan)
     if shm:
         memory = {"medium": "Memory", "sizeLimit": quantity(shm)}
         volumes.append({"name": "shm", "emptyDir": memory})
@@ -271,7 +278,7 @@ def _mounts(workload: PoolWorkload) -> list[Manifest]:
     mounts: list[Manifest] = []
     if workload.source.mount_path is not None:
         mounts.append({"name": "model", "mountPath": workload.source.mount_path, "readOnly": True})
-    if shm_bytes(workload.plan.engine, workload.plan.cards):
+    if _shm_of(workload.plan):
         mounts.append({"name": "shm", "mountPath": _SHM_PATH})
     return [
         *mounts,

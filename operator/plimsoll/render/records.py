@@ -94,6 +94,8 @@ class PoolWorkload(Record):
     """Node labels that pick nodes of this type; several values of one label are alternatives."""
     spare_card: bool = False
     """Whether cards for one more worker are free, so that a rollout may start the new one first."""
+    is_paused: bool = False
+    """Whether a rollout waits with the workers that still run the template before."""
     extra_args: tuple[str, ...] = ()
     """The user's own arguments; they stand before the pinned ones, and the last one counts."""
     env: tuple[EnvVar, ...] = ()

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from plimsoll.plan.records import Plan
 from plimsoll.render import lifecycle
 from plimsoll.render.labels import (
     COMPONENT_LABEL,
@@ -26,11 +27,15 @@ from plimsoll.render.labels import (
     pool_object_name,
     pool_selector,
 )
+from plimsoll.render.last_words import pod_template_2
 from plimsoll.render.pod import ENGINE_TITLES, pod_template_1
 from plimsoll.render.records import Manifest, OwnerRef, PoolWorkload
 from plimsoll.render.source import source_problem
 
-REVISIONS: Final[dict[int, Callable[[PoolWorkload, str], Manifest]]] = {1: pod_template_1}
+REVISIONS: Final[dict[int, Callable[[PoolWorkload, str], Manifest]]] = {
+    1: pod_template_1,
+    2: pod_template_2,
+}
 """Revision of the pod template -> what writes it, given the workload and the plan's digest."""
 NEWEST_REVISION: Final = max(REVISIONS)
 """For pools that do not exist yet."""
@@ -84,7 +89,11 @@ def plan_digest(workload: PoolWorkload) -> str:
 
     Only what reaches the pod by other ways too: a better worded explanation moves no pods.
     """
-    plan = workload.plan
+    return digest_of_plan(workload.plan)
+
+
+def digest_of_plan(plan: Plan) -> str:
+    """The same from the plan alone."""
     pinned = {
         "engine": plan.engine.value,
         "cards": plan.cards,
@@ -128,11 +137,13 @@ def _deployment(workload: PoolWorkload) -> Manifest:
         TEMPLATE_ANNOTATION: _digest(pods),
         REVISION_ANNOTATION: str(workload.template_revision),
     }
+    waits = {"paused": True} if workload.is_paused else {}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata,
         "spec": {
+            **waits,
             "replicas": workload.replicas,
             "selector": {"matchLabels": pool_selector(workload.owner.name, workload.pool)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(workload)},

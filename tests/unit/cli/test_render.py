@@ -38,7 +38,7 @@ def test_they_are_what_decide_says(capsys: Capture) -> None:
     import argparse
 
     (case,) = read_cases([MIXED])
-    inventory = inventory_for(case, argparse.Namespace(facts=[], gpu=None))
+    inventory = inventory_for(case, argparse.Namespace(facts=[], gpu=None, gpu_types=None))
     desired = decide(Observed(deployment=case.body, inventory=inventory), now_seconds=0.0)
     ready = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
     started = Observed(

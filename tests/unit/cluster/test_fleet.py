@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_box import StandIn, connected
+from plimsoll.catalog.profiles import GpuProfile
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.fleet import Fleet, cards_of_pod, cards_requested, essence, kubelet_address
-from plimsoll.cluster.kinds import GPU_NODE, NODE, POD
+from plimsoll.cluster.kinds import GPU_NODE, NODE, POD, RESOURCE_SLICE
+from plimsoll.facts.source import FactSource
+from plimsoll.units import GIB, MIB
 
 GPU = "nvidia.com/gpu"
 
@@ -162,6 +165,98 @@ def test_what_the_agent_says_is_news_but_not_its_heartbeat() -> None:
         assert fleet.gpu_node_seen(told("12:02", 0), is_gone=True)
 
     with_fleet(work)
+
+
+def resource_slice(mib: int, *, driver: str = "gpu.nvidia.com") -> dict[str, Any]:
+    """A DRA driver's word on node n."""
+    device = {
+        "name": "gpu-0",
+        "attributes": {
+            "type": {"string": "gpu"},
+            "uuid": {"string": "GPU-1"},
+            "productName": {"string": "NVIDIA RTX A6000"},
+        },
+        "capacity": {"memory": {"value": f"{mib}Mi"}},
+    }
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": "n", "pool": pool, "devices": [device]}
+    return {"metadata": {"name": f"n-{driver}"}, "spec": spec}
+
+
+def test_resource_slices_are_read_where_they_are_served() -> None:
+    async def work(fleet: Fleet, box: StandIn, clock: Clock) -> Any:
+        box.put(NODE, node())
+        box.put(RESOURCE_SLICE, resource_slice(46068))
+        box.put(RESOURCE_SLICE, resource_slice(1, driver="dra.example.com"))
+        found = await fleet.inventory()
+        assert fleet.has_slices
+        return found
+
+    (cards,) = with_fleet(work).nodes
+    assert (FactSource.DRA, 46068 * MIB) == (
+        cards.gpu.provenance.source,
+        cards.gpu.total_bytes,
+    )
+
+
+def test_a_cluster_without_resource_slices_is_none_the_worse() -> None:
+    async def work(fleet: Fleet, box: StandIn, clock: Clock) -> Any:
+        box.missing.add("resourceslices")
+        box.put(NODE, node())
+        found = await fleet.inventory()
+        assert not fleet.has_slices
+        return found
+
+    assert 49140 * MIB == with_fleet(work).nodes[0].gpu.total_bytes
+
+
+def test_a_changed_slice_is_news_and_its_echo_is_not() -> None:
+    async def work(fleet: Fleet, box: StandIn, clock: Clock) -> None:
+        box.put(NODE, node())
+        box.put(RESOURCE_SLICE, resource_slice(49140))
+        await fleet.inventory()
+        assert not fleet.slice_seen(resource_slice(49140))
+        assert not fleet.slice_seen(resource_slice(1, driver="dra.example.com"))
+        assert fleet.slice_seen(resource_slice(46068))
+        await fleet.inventory()
+        assert 2 == lists(box)
+        assert fleet.slice_seen(resource_slice(49140), is_gone=True)
+
+    with_fleet(work)
+
+
+def test_the_users_table_reaches_the_inventory() -> None:
+    async def work(fleet: Fleet, box: StandIn, clock: Clock) -> Any:
+        box.put(NODE, node())
+        return await fleet.inventory()
+
+    profiles = (GpuProfile(product="NVIDIA-RTX-A6000", total=40 * GIB),)
+    (cards,) = with_fleet(work, profiles=profiles).nodes
+    assert 40 * GIB == cards.gpu.total_bytes
+
+
+def test_an_agent_that_fell_silent_is_noticed_and_its_return_is_news() -> None:
+    def told(heartbeat: str) -> dict[str, Any]:
+        card = {"uuid": "GPU-1", "product": "NVIDIA-RTX-A6000", "totalBytes": 49140 * MIB}
+        return {"metadata": {"name": "n"}, "status": {"heartbeat": heartbeat, "cards": [card] * 4}}
+
+    beat = 1_780_000_000.0
+
+    async def work(fleet: Fleet, box: StandIn, clock: Clock) -> None:
+        wall.now = beat
+        box.put(NODE, node())
+        box.put(GPU_NODE, told("2026-05-28T20:26:40Z"))
+        (fresh,) = (await fleet.inventory()).nodes
+        wall.now, clock.now = beat + 61, 31.0
+        (old,) = (await fleet.inventory()).nodes
+        assert (None, 4, 0) == (fresh.stale, fresh.free, old.free)
+        assert old.stale is not None
+        assert fleet.gpu_node_seen(told("2026-05-28T20:27:40Z"))
+        box.put(GPU_NODE, told("2026-05-28T20:27:40Z"))
+        assert (await fleet.inventory()).nodes[0].stale is None
+
+    wall = Clock()
+    with_fleet(work, wall_clock=wall, stale_seconds=60.0)
 
 
 def test_a_change_during_the_look_is_not_lost() -> None:

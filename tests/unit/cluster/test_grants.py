@@ -74,7 +74,9 @@ def test_roles_together_are_all_grants_in_both_layouts() -> None:
 
 def test_a_narrow_cluster_role_has_only_what_has_no_namespace() -> None:
     narrow = verbs(cluster_role_rules(watches_all_namespaces=False))
-    assert {"nodes", "nodes/stats", "gpunodes"} == {resource for _, resource, _ in narrow}
+    assert {"nodes", "nodes/stats", "gpunodes", "resourceslices"} == {
+        resource for _, resource, _ in narrow
+    }
 
 
 def test_of_a_node_only_its_figures_are_read_and_nothing_goes_through_it() -> None:

@@ -23,6 +23,17 @@ def test_golden_revision_1_writes_the_bytes_that_it_always_wrote(
     assert_golden("workload-revision-1.yaml", text)
 
 
+def test_golden_revision_2_writes_the_bytes_that_it_always_wrote(
+    vllm: PoolWorkload, llama_cpp: PoolWorkload
+) -> None:
+    text = to_yaml(
+        manifest
+        for workload in (vllm, llama_cpp)
+        for manifest in pool_manifests(workload.model_copy(update={"template_revision": 2}))
+    )
+    assert_golden("workload-revision-2.yaml", text)
+
+
 def test_every_revision_has_a_golden_file() -> None:
     assert {f"workload-revision-{number}.yaml" for number in REVISIONS} == {
         path.name for path in FOLDER.glob("workload-revision-*.yaml")
@@ -151,7 +162,7 @@ def test_another_flag_is_another_plan_and_another_sentence_is_not(vllm: PoolWork
 
 
 def test_a_template_of_a_newer_operator_is_not_guessed(vllm: PoolWorkload) -> None:
-    with pytest.raises(ValueError, match="revision 99 is not known here, only 1"):
+    with pytest.raises(ValueError, match="revision 99 is not known here, only 1, 2"):
         pool_manifests(vllm.model_copy(update={"template_revision": 99}))
 
 
