@@ -1,0 +1,83 @@
+"""Fetches HAProxy from Debian's archive, once per release, installing nothing.
+
+    python e2e/controlplane/haproxy.py        prints which releases lie where
+
+Two of them: bookworm's 2.6, the oldest that the gate is rendered for, and unstable's, the current one.
+Each is unpacked with all its libraries, its own libc too, and started through its own loader, so that
+neither this machine's release nor what is installed on it matters.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import sys
+from pathlib import Path
+from typing import Final
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from controlplane.cache import cache_dir, key_of, made_once
+from controlplane.fetch import KEYRING, debian_mirror, run, tell, unpack
+
+PACKAGE: Final = "haproxy"
+OLDEST_SUITE: Final = "bookworm"
+CURRENT_SUITE: Final = "sid"
+SUITES: Final = (OLDEST_SUITE, CURRENT_SUITE)
+ROOM: Final = "haproxy"
+REVISION: Final = "1"  # raise it to fetch and make everything anew
+LOADER: Final = "lib64/ld-linux-x86-64.so.2"
+LIBRARIES: Final = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
+STARTER: Final = """#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+exec "$here/root/{loader}" --library-path "{libraries}" "$here/root/usr/sbin/haproxy" "$@"
+"""
+
+
+def haproxy(suite: str = OLDEST_SUITE) -> Path:
+    """A program that is that suite's HAProxy; fetched when the cache lacks it."""
+    return made_once(ROOM, _key(suite), lambda folder: _into(folder, suite)) / PACKAGE
+
+
+def is_fetched(suite: str = OLDEST_SUITE) -> bool:
+    """Whether `haproxy` needs no network."""
+    return (cache_dir() / ROOM / _key(suite)).is_dir()
+
+
+def _key(suite: str) -> str:
+    return f"{suite}-{key_of(REVISION, STARTER, suite)}"
+
+
+def _into(folder: Path, suite: str) -> None:
+    """The package and its libraries, fetched by an apt that knows nothing of this machine."""
+    tell(f"fetching {PACKAGE} of Debian {suite}")
+    apt, root = folder / "apt", folder / "root"
+    for needed in (
+        *("etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/dpkg"),
+        *("var/lib/apt/lists/partial", "var/cache/apt/archives/partial"),
+    ):
+        (apt / needed).mkdir(parents=True)
+    (apt / "var/lib/dpkg/status").touch()
+    source = f"deb [signed-by={KEYRING}] {debian_mirror()} {suite} main\n"
+    (apt / "etc/apt/sources.list").write_text(source)
+    options = (
+        *("-q", "-o", f"Dir={apt}", "-o", f"Dir::State::status={apt}/var/lib/dpkg/status"),
+        *("-o", f"Dir::Cache={apt}/var/cache/apt", "-o", "APT::Sandbox::User=root"),
+    )
+    run("apt-get", *options, "update")
+    install = ("-y", "--no-install-recommends", "--download-only", "install", PACKAGE)
+    run("apt-get", *options, *install)
+    unpack(apt / "var/cache/apt/archives", root)
+    shutil.rmtree(apt)
+    for link in ("lib", "lib64"):
+        if not (root / link).exists():
+            (root / link).symlink_to(f"usr/{link}")
+    libraries = ":".join(f"$here/root/{place}" for place in LIBRARIES)
+    starter = folder / PACKAGE
+    starter.write_text(STARTER.format(loader=LOADER, libraries=libraries))
+    starter.chmod(starter.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+if __name__ == "__main__":
+    for each in SUITES:
+        print(each, haproxy(each))
