@@ -80,6 +80,9 @@ lock: ## compile requirements.lock; new releases wait a week
 	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	  --no-emit-find-links --python-version 3.11 --exclude-newer "$$(date -u -d '7 days ago' +%F)" \
 	  --group dev pyproject.toml -o requirements.lock
+	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	  --no-emit-find-links --python-version 3.11 -c requirements.lock \
+	  pyproject.toml -o requirements.runtime.lock
 
 clean: ## remove what was made here; the cache of built programs stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

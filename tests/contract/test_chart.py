@@ -206,3 +206,19 @@ def test_the_chart_is_of_the_operators_version() -> None:
     chart = yaml.safe_load(read(CHART / "Chart.yaml"))
     assert chart["appVersion"] == __version__
     assert chart["version"] == __version__
+
+
+def test_what_the_chart_says_of_itself_is_so() -> None:
+    chart = yaml.safe_load(read(CHART / "Chart.yaml"))
+    told = {
+        name: yaml.safe_load(chart["annotations"][f"artifacthub.io/{name}"])
+        for name in ("crds", "images")
+    }
+    made = [yaml.safe_load(read(path)) for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    assert {(each["name"], each["kind"], each["version"]) for each in told["crds"]} == {
+        (crd["metadata"]["name"], crd["spec"]["names"]["kind"], version["name"])
+        for crd in made
+        for version in crd["spec"]["versions"]
+    }
+    repository = values()["image"]["repository"]
+    assert [f"{repository}:{__version__}"] == [each["image"] for each in told["images"]]

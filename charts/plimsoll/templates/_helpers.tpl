@@ -72,8 +72,7 @@ PLIMSOLL_PROMETHEUS_CA_FILE: /etc/plimsoll-prometheus/{{ .Values.watching.promet
 {{- end }}
 {{- end }}
 
-{{- /* Ways out that operator and agents share: DNS and the API server. */}}
-{{- define "plimsoll.egress" -}}
+{{- define "plimsoll.dnsEgress" -}}
 # DNS.
 - ports:
     - {port: 53, protocol: UDP}
@@ -83,6 +82,11 @@ PLIMSOLL_PROMETHEUS_CA_FILE: /etc/plimsoll-prometheus/{{ .Values.watching.promet
       podSelector:
         matchLabels:
           {{- toYaml .Values.networkPolicy.dns.podLabels | nindent 10 }}
+{{- end }}
+
+{{- /* Ways out that operator and agents share: DNS and the API server. */}}
+{{- define "plimsoll.egress" -}}
+{{ include "plimsoll.dnsEgress" . }}
 # The API server.
 - ports:
     {{- range .Values.networkPolicy.apiServer.ports }}

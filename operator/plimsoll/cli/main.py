@@ -43,6 +43,7 @@ COMMANDS: Final = (
     Command("explain", "the same as a picture: a bar in the terminal, or an SVG file"),
     Command("render", "the exact manifests that the operator would apply"),
     Command("kv", "how vLLM lays out a model's KV cache, and what some memory holds"),
+    Command("advise", "does what runs already fit, and what would be pinned for it; never writes"),
     Command("facts", "what a model's files say about its memory, to carry in a manifest"),
     Command("diagnose", "does a recorded worker grow, wait or do well, and would it be recycled"),
     Command("top", "the workers of a cluster: memory, slope, time to the limit, verdict"),
@@ -50,7 +51,9 @@ COMMANDS: Final = (
     Command("probe", "does a server find numbers again in long contexts, at 16 bit and at fp8"),
     Command("calibration", "what engines were seen to take: show, export, import, reset"),
     Command("generate", "write the CRDs and the chart's generated parts from the code"),
-    Command("agent", "tell of one node's cards (a pod on each GPU node), or show what would be told"),
+    Command(
+        "agent", "tell of one node's cards (a pod on each GPU node), or show what would be told"
+    ),
     Command("keeper", "look after the HAProxy that stands before the workers"),
     Command("healthy", "do the operator's addresses answer that all is well"),
     Command("run", "start the operator (in a pod, or on a laptop with a kubeconfig)"),
@@ -71,7 +74,9 @@ exit codes:
   2  bad input: the message on stderr names the field, the value and the way out
   3  read and understood, and refused: the output says why and what would fit
 """
-SHORT_LIVED: Final = frozenset({"plan", "explain", "render", "kv", "facts", "diagnose", "version"})
+SHORT_LIVED: Final = frozenset(
+    {"plan", "explain", "render", "kv", "advise", "facts", "diagnose", "version"}
+)
 """Commands over which nobody should wait: they start and end as fast as Python lets them."""
 _INTERRUPTED: Final = 130
 """128 + SIGINT, as shells count."""
@@ -123,15 +128,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="plimsoll",
+        prog=_prog(),
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"plimsoll {__version__}")
-    commands = parser.add_subparsers(
-        prog="plimsoll", dest="command", metavar="COMMAND", required=True
-    )
+    commands = parser.add_subparsers(prog=_prog(), dest="command", metavar="COMMAND", required=True)
     named = [command for command in COMMANDS if words[:1] == [command.name]]
     for command in named or COMMANDS:
         below = commands.add_parser(
@@ -145,6 +148,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
             below.epilog = module.EPILOG
             module.add_arguments(below)
     return parser
+
+
+def _prog() -> str:
+    """As it was called: kubectl runs a plugin by the name kubectl-plimsoll."""
+    name = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - pathlib is 4 ms to import
+    return "kubectl plimsoll" if name.startswith("kubectl-plimsoll") else "plimsoll"
 
 
 def _module(name: str) -> CommandModule:

@@ -23,7 +23,8 @@ helm test plimsoll -n plimsoll-system
 
 What is rendered depends on the values alone: no lookup in the cluster, nothing random, no time. `helm template` and
 GitOps tools therefore give the same text, and what only some clusters have (Prometheus' operator, Grafana) is asked for
-by a value. The namespace may be labelled `pod-security.kubernetes.io/enforce: restricted`.
+by a value. `helm template --skip-tests` leaves the pod of `helm test` out. The namespace may be labelled
+`pod-security.kubernetes.io/enforce: restricted`.
 
 ## Without a way to the internet
 

@@ -54,8 +54,11 @@ class VerdictMetrics(Collector):
         }
 
     def _count(self, key: Key, status: dict[str, Any]) -> None:
-        """Evictions by reason. Those before our start are in the status and count from the first look."""
+        """Evictions by reason. Those before our start are in the status and count from the first look; one that
+        is only intended is a zero, for Prometheus sees no growth in a series that begins with one."""
         history = (status.get("recycling") or {}).get("history") or ()
+        intended = {(key.namespace, key.name, str(entry.get("reason"))) for entry in history}
+        self._counts = dict.fromkeys(intended, 0) | self._counts
         evicted = {
             (str(entry.get("uid")), str(entry.get("reason")))
             for entry in history
