@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, SkipValidation, ValidationError
 
-from plimsoll.api.allowed import Allowed, may_read
+from plimsoll.api.allowed import Allowed
 from plimsoll.api.deaths import death_news, learn, taught_pools, with_lessons
 from plimsoll.api.inspection import inspect
-from plimsoll.api.inspection_ask import InspectionAsk, InspectionSeen, inspection_ask
+from plimsoll.api.inspection_ask import InspectionSeen, allowed_ask
 from plimsoll.api.judged import Watched
 from plimsoll.api.kv_gate import ProbeSeen, gate_news, gate_step, known_records
 from plimsoll.api.memory import Memory, memory_of
@@ -146,7 +146,7 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
     held = deployment.status
     inspection = inspect(
         deployment,
-        _allowed_ask(observed),
+        allowed_ask(observed.deployment, observed.allowed),
         observed.inspection,
         gpus=_gpus(deployment, observed),
         now_text=now_text,
@@ -278,14 +278,6 @@ def _settled(
     )
     held = {pool.name: pool for pool in before}
     return tuple(settle(ask, held.get(ask.pool)) for ask in asks)
-
-
-def _allowed_ask(observed: Observed) -> InspectionAsk | None:
-    """The question to the model's files; None also where the site keeps pods from one of them."""
-    ask = inspection_ask(observed.deployment)
-    if ask is None or all(may_read(each.source, observed.allowed) for each in ask.sources):
-        return ask
-    return None
 
 
 def _step(

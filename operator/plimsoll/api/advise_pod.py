@@ -77,11 +77,7 @@ def gpu_request(container: Json) -> tuple[str, int] | None:
 
 def memory_of(container: Json, part: str) -> int | None:
     """Bytes of `limits` or `requests`; None where nobody wrote it or it is no quantity."""
-    written = mapping(mapping(container.get("resources")).get(part)).get("memory")
-    try:
-        return None if written is None else parse_bytes(written)
-    except ValueError:
-        return None
+    return _bytes(mapping(mapping(container.get("resources")).get(part)).get("memory"))
 
 
 class Shm(NamedTuple):
@@ -97,18 +93,13 @@ def shm_of(workload: Workload) -> Shm:
     """The shared memory of the engine's container."""
     if workload.pod.get("hostIPC"):
         return Shm(True)
-    volumes = {
-        each.get("name"): each for each in map(mapping, sequence(workload.pod.get("volumes")))
-    }
+    volumes = _volumes(workload)
     for mount in map(mapping, sequence(workload.container.get("volumeMounts"))):
         if str(mount.get("mountPath", "")).rstrip("/") == SHM:
-            limit = mapping(mapping(volumes.get(mount.get("name"))).get("emptyDir")).get(
+            limit = mapping(mapping(volumes.get(str(mount.get("name")))).get("emptyDir")).get(
                 "sizeLimit"
             )
-            try:
-                return Shm(True, None if limit is None else parse_bytes(limit))
-            except ValueError:
-                return Shm(True)
+            return Shm(True, _bytes(limit))
     return Shm(False)
 
 
@@ -158,9 +149,7 @@ def address_of(workload: Workload, path: str) -> str | None:
         if each.get("name") == STORAGE_INITIALIZER and len(args) > 1 and _is_below(path, args[1]):
             uri = args[0] if not args[0].startswith("hf://") else _revision_at(args[0])
             return _joined(uri, path[len(args[1].rstrip("/")) :])
-    volumes = {
-        each.get("name"): each for each in map(mapping, sequence(workload.pod.get("volumes")))
-    }
+    volumes = _volumes(workload)
     mounts = sorted(
         map(mapping, sequence(workload.container.get("volumeMounts"))),
         key=lambda each: -len(str(each.get("mountPath", ""))),
@@ -174,8 +163,22 @@ def address_of(workload: Workload, path: str) -> str | None:
             for part in (str(mount.get("subPath") or "").strip("/"), path[len(place) :].strip("/"))
             if part
         )
-        return _of_volume(mapping(volumes.get(mount.get("name"))), inside)
+        return _of_volume(mapping(volumes.get(str(mount.get("name")))), inside)
     return None
+
+
+def _volumes(workload: Workload) -> dict[str, dict[str, Any]]:
+    """The pod's volumes by name."""
+    found = map(mapping, sequence(workload.pod.get("volumes")))
+    return {str(each.get("name")): each for each in found}
+
+
+def _bytes(written: Any) -> int | None:
+    """A quantity in bytes; None where it is none."""
+    try:
+        return parse_bytes(written) if isinstance(written, (str, int)) else None
+    except ValueError:
+        return None
 
 
 def _of_volume(volume: Json, inside: str) -> str | None:

@@ -35,9 +35,7 @@ MAKERS: Final = (
     ("serving.kserve.io/inferenceservice", "KServe"),
     ("app.kubernetes.io/part-of=llminferenceservice", "KServe"),
     ("app.kubernetes.io/managed-by=kubeai", "KubeAI"),
-    ("model.kubeai.org", "KubeAI"),
     ("helm-release-name", "vLLM production-stack"),
-    ("gpustack.ai/", "GPUStack"),
     ("plimsoll.dev/", "Plimsoll"),
 )
 """Labels by which it can be told who made an object: a key, the beginning of one, or key=value."""
@@ -104,6 +102,7 @@ def _maker(labels: Mapping[str, str]) -> str:
 
 def _engines(containers: Sequence[Json]) -> Sequence[Json]:
     """Containers that ask for cards; else those of the known names; else the first."""
+    containers = [each for each in containers if isinstance(each, dict)]
     asking = [each for each in containers if gpu_request(each) is not None]
     named = [
         each

@@ -94,7 +94,12 @@ def covers(entry: str, image: str) -> bool:
         return found.path == wanted.path and found.digest == wanted.digest
     if wanted.tag is not None:
         return found == wanted
-    return not wanted.path or f"{found.path}/".startswith(f"{wanted.path}/")
+    whole = f"{found.path.removeprefix(_OF_DOCKER)}/"
+    return (
+        not wanted.path
+        or f"{found.path}/".startswith(f"{wanted.path}/")
+        or (found.host == DEFAULT_HOST and whole == f"{wanted.path}/")
+    )
 
 
 def bad_entries(entries: tuple[str, ...]) -> tuple[str, ...]:
@@ -112,7 +117,7 @@ def _entry(text: str) -> Image | None:
             Image(_OTHER_NAMES.get(host, host), "", None, None) if _HOST.fullmatch(host) else None
         )
     found = read_image(text)
-    if found is None or found.tag or found.digest or "/" in text:
+    if found is None or found.tag or found.digest or _OF_DOCKER in text:
         return found
     return found._replace(path=found.path.removeprefix(_OF_DOCKER))
 
@@ -152,6 +157,9 @@ def _problems(spec: InferenceDeploymentSpec, pool: Pool, allowed: Allowed) -> It
     image = spec.image_of(pool)
     if image is not None and not _is_listed(image, allowed):
         yield _unlisted(f"image {image!r}", allowed)
+    gateway = spec.gateway.image if spec.gateway.enabled else None
+    if gateway is not None and not _is_listed(gateway, allowed):
+        yield _unlisted(f"gateway.image {gateway!r}", allowed)
     try:
         source = parse_source(_address(spec, pool.engine) or "")
     except ValueError:

@@ -108,6 +108,11 @@ def release_of(spec: InferenceDeploymentSpec, pool: Pool) -> str | None:
     image = spec.image_of(pool)
     if written is not None or image is None:
         return written
+    return release_in(image)
+
+
+def release_in(image: str) -> str | None:
+    """The release that an image's tag names; None when it names none."""
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
     match = _TAG.search(tag)
     return match["release"].removeprefix("v") if match else None

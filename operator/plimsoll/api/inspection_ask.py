@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ConfigDict
 
+from plimsoll.api.allowed import Allowed, may_read
 from plimsoll.api.model_facts import GGUF, MODEL
 from plimsoll.facts.inspection import InspectionReport
 from plimsoll.facts.model import GgufFacts, ModelFacts
@@ -127,3 +128,11 @@ def inspection_ask(raw: Mapping[str, Any]) -> InspectionAsk | None:
         identity=str(identity),
         deployment=str(metadata.get("name", "")),
     )
+
+
+def allowed_ask(raw: Mapping[str, Any], allowed: Allowed) -> InspectionAsk | None:
+    """The same question; None also where the site keeps pods from one of the files."""
+    ask = inspection_ask(raw)
+    if ask is None or all(may_read(each.source, allowed) for each in ask.sources):
+        return ask
+    return None

@@ -214,17 +214,21 @@ def _profiles(table: str | None) -> tuple[GpuProfile, ...]:
 def read_inventory(paths: Sequence[str], table: str | None = None) -> Inventory:
     """The cards that dumps of Nodes, GPUNodes and ResourceSlices show, `table` naming a file with the
     user's own table. A GPUNode without its Node stands for both. Raises BadInputError."""
+    return inventory_in(read_documents(paths), " ".join(paths), table)
+
+
+def inventory_in(documents: Sequence[Document], where: str, table: str | None = None) -> Inventory:
+    """The same of objects that were read already, from `where`. Raises BadInputError."""
     from plimsoll.api.gpunode import KIND as GPU_NODE_KIND  # noqa: PLC0415 - only for a dump
     from plimsoll.api.inventory import inventory  # noqa: PLC0415
 
-    documents = read_documents(paths)
     nodes = [document.body for document in documents if document.kind == "Node"]
     gpu_nodes = [document.body for document in documents if document.kind == GPU_NODE_KIND]
     slices = [document.body for document in documents if document.kind == "ResourceSlice"]
     if not nodes and not gpu_nodes:
         kinds = ", ".join(sorted({d.kind or "an object without kind" for d in documents}))
         raise BadInputError(
-            f"--facts: {' '.join(paths)}: no Node or GPUNode in it, only {kinds}; make it with "
+            f"--facts: {where}: no Node or GPUNode in it, only {kinds}; make it with "
             "`kubectl get nodes -o json` or `kubectl get nodes,gpunodes -o json`"
         )
     unnamed = [d.where for d in documents if not _metadata(d, "name")]
@@ -236,7 +240,7 @@ def read_inventory(paths: Sequence[str], table: str | None = None) -> Inventory:
         return inventory(nodes, gpu_nodes, {}, resource_slices=slices, profiles=_profiles(table))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInputError(
-            f"--facts: {' '.join(paths)}: not as an API server writes it ({error!r}); dump it as it is"
+            f"--facts: {where}: not as an API server writes it ({error!r}); dump it as it is"
         ) from error
 
 

@@ -99,6 +99,14 @@ _LLAMA_CPP: Final = (
     _row("GGML_BACKEND_PATH", env=("GGML_BACKEND_PATH",), source="a library by its path"),
 )  # fmt: skip
 
+PARSERS_BY_NAME: Final = (
+    _row(
+        "--reasoning-parser",
+        source="an option of its own, not the start of --reasoning-parser-plugin",
+    ),
+)
+"""Options that are the start of one above, and bring no code."""
+
 FOREIGN: Final = {
     EngineName.VLLM: (*_VLLM, *_LOADERS),
     EngineName.LLAMA_CPP: (*_LLAMA_CPP, *_LOADERS),

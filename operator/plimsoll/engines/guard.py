@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.engines.base import EngineName
-from plimsoll.engines.foreign import FOREIGN, FOREIGN_BY_NAME
+from plimsoll.engines.foreign import FOREIGN, FOREIGN_BY_NAME, PARSERS_BY_NAME
 from plimsoll.engines.llama_cpp import flags as llama_cpp
 from plimsoll.engines.shadow import LLAMA_CPP_HABITS, VLLM_HABITS, is_variable, shadowed
 from plimsoll.engines.vllm import flags as vllm
@@ -45,7 +45,8 @@ def foreign_code(
     own, habits = _OF_ENGINE[engine]
     rows = (*FOREIGN[engine], *(FOREIGN_BY_NAME if lists_images else ()))
     names = {row.name for row in rows}
-    flags = shadowed(extra_args, (), rows=(*rows, *own), pinned=names, habits=habits)
+    known = (*rows, *PARSERS_BY_NAME, *own)
+    flags = shadowed(extra_args, (), rows=known, pinned=names, habits=habits)
     patterns = [pattern for row in rows for pattern in row.env]
     variables = (name for name in env_names if any(is_variable(p, name) for p in patterns))
     return (*flags, *dict.fromkeys(variables))
@@ -57,9 +58,7 @@ def unreadable_words(extra_args: Sequence[str]) -> tuple[str, ...]:
     A word that is, or whose flag's name has, a variable's value may become any flag; as a value behind `=`
     it stays one. `--` ends the flags, and control characters are in no flag's name.
     """
-    return tuple(
-        entry for entry in extra_args if _is_open(entry.strip()) or _CONTROL.search(entry)
-    )
+    return tuple(entry for entry in extra_args if _is_open(entry.strip()) or _CONTROL.search(entry))
 
 
 def _is_open(word: str) -> bool:

@@ -12,6 +12,16 @@ SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"}
 API_SERVER: Final = "vllm.entrypoints.openai.api_server"
 KSERVE_SERVER: Final = "huggingfaceserver"
 """KServe's own server around vLLM (kserve/kserve python/huggingfaceserver)."""
+KSERVE_FLAGS: Final = frozenset(
+    {
+        "--model-name", "--model-dir", "--model-id", "--model-revision", "--max-length", "--disable-lower-case",
+        "--disable-special-tokens", "--tensor-input-names", "--task", "--backend", "--return-token-type-ids",
+        "--return-probabilities", "--disable-log-requests", "--max-log-len", "--http-port", "--grpc-port",
+        "--workers", "--enable-grpc", "--enable-docs-url", "--enable-latency-logging",
+    }
+)  # fmt: skip
+"""Its own flags, beside vLLM's (python/huggingfaceserver/huggingfaceserver/__main__.py and
+python/kserve/kserve/model_server.py). What it does not know it passes over without a word."""
 OTHERS: Final = {
     "sglang": "SGLang",
     "sglang.launch_server": "SGLang",

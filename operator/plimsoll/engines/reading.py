@@ -31,14 +31,10 @@ _INVERSES: Final = (("--no-", "--"), ("--disable-", "--enable-"), ("--enable-", 
 _ON: Final = frozenset({"1", "true", "on", "enabled", "yes"})
 _OFF: Final = frozenset({"0", "false", "off", "disabled", "no"})
 _LEVELS: Final = frozenset({"on", "off", "auto", "0", "1", "true", "false", "enabled", "disabled"})
+_PAIRED: Final = ("--enable-", "--disable-")
+"""Switches with an opposite, which vLLM's parser also takes with --no- before their first name."""
 _SHORT_NOES: Final = frozenset({"-nkvo", "-nr", "-nocb"})
 _LLAMA_ENV: Final = "LLAMA_ARG_"
-NAMES: Final = {
-    "--compilation-config": ("-O", "-cc"),
-    "--gpu-memory-utilization": ("--device-memory-utilization",),
-    "--speculative-config": ("-sc",),
-}
-"""Spellings of vLLM 0.33.0's parser beside those of the table."""
 
 
 class Trouble(StrEnum):
@@ -61,7 +57,7 @@ class Trouble(StrEnum):
     UNREAD = "NotKnownBeforeItRuns"
     """A value that only the running container knows."""
     STRAY = "StrayWord"
-    """A word that belongs to no option."""
+    """A word that belongs to no option: the engine ends."""
 
 
 class Said(NamedTuple):
@@ -125,7 +121,7 @@ class Reading(NamedTuple):
             for one, other in pairs
             if other is not None
             and (one.value, one.is_off) != (other.value, other.is_off)
-            and "." not in f"{one.written.partition('=')[0]}{other.written.partition('=')[0]}"
+            and not (_is_path(one.written) or _is_path(other.written))
         )
 
 
@@ -138,13 +134,22 @@ class Default(NamedTuple):
     """Why it is worth a word; empty where it is not."""
 
 
+def _is_path(written: str) -> bool:
+    """Whether a word sets a key inside the JSON of an option."""
+    return "." in written.partition("=")[0].partition(" ")[0]
+
+
 class _Option(NamedTuple):
     """One option of a parser."""
 
     name: str
+    """Its full name."""
     takes: str
+    """switch, value, many, maybe (a value or none), level (on, off, auto or none), glued (-O3)."""
     spelling: str
+    """As it was written."""
     ended: str = ""
+    """The newest release that we know to have it, where the newest of all does not."""
 
 
 def read_words(
@@ -181,6 +186,8 @@ def read_words(
         is_off, value = _meaning(option, value)
         shown = f"{path}={value}" if path else value
         said.append(Said(option.name, shown, whole, is_off))
+    allowed = 1 if engine is EngineName.VLLM else 0  # the model
+    doubts += [Doubt(Trouble.STRAY, word) for word in rest[allowed:]]
     from_env = _of_env(engine, env or {}, {each.flag for each in said})
     doubts += [
         Doubt(Trouble.UNREAD, each.written)
@@ -221,9 +228,7 @@ def _option(engine: EngineName, key: str, word: str, doubts: list[Doubt]) -> _Op
     if engine is EngineName.VLLM:
         if re.match(r"-O.", key):
             return options["-O"]._replace(spelling=key, takes="glued")
-        near = {
-            name: each for name, each in options.items() if len(key) > 2 and name.startswith(key)
-        }
+        near = _beginning(options, key)
         if len({each.name for each in near.values()}) == 1:
             spelled, one = min(near.items())
             doubts.append(Doubt(Trouble.SHORTENED, word, spelled))
@@ -233,6 +238,14 @@ def _option(engine: EngineName, key: str, word: str, doubts: list[Doubt]) -> _Op
             return None
     doubts.append(Doubt(Trouble.UNKNOWN_FLAG, word))
     return None
+
+
+def _beginning(options: Mapping[str, _Option], key: str) -> dict[str, _Option]:
+    """Options of the newest parser whose name begins so; those of older ones where it has none."""
+    if len(key) <= len("--"):
+        return {}
+    near = {name: each for name, each in options.items() if name.startswith(key)}
+    return {name: each for name, each in near.items() if not each.ended} or near
 
 
 def _values(
@@ -250,7 +263,7 @@ def _values(
         while end < len(words) and not _is_flag(words[end]):
             end += 1
         return list(words[at:end]), end
-    if option.takes == "maybe" and (_is_flag(words[at]) or words[at].lower() not in _LEVELS):
+    if option.takes == "level" and words[at].lower() not in _LEVELS:
         return [], at
     return ([], at) if _is_flag(words[at]) else ([words[at]], at + 1)
 
@@ -276,12 +289,12 @@ def _doubts(
 
 def _meaning(option: _Option, value: str | None) -> tuple[bool, str | None]:
     """Whether a switch is off, and the value that is left to say."""
-    if option.takes not in ("switch", "maybe"):
+    if option.takes not in ("switch", "level"):
         return False, value
     is_inverse = option.takes == "switch" and _is_inverse(option)
     if value is None:
         return is_inverse, None
-    if option.takes == "maybe":
+    if option.takes == "level":
         return value.lower() in _OFF, value
     return (value.lower() in _OFF) is not is_inverse, None
 
@@ -330,7 +343,7 @@ def _of_env(engine: EngineName, env: Mapping[str, str], said: set[str]) -> tuple
 def _env_said(row: FlagRow, name: str, value: str, takes: str) -> Said:
     written = f"{name}={value}"
     if takes != "switch":
-        return Said(row.name, value, written, takes == "maybe" and value.lower() in _OFF, True)
+        return Said(row.name, value, written, takes == "level" and value.lower() in _OFF, True)
     is_on = value.lower() in _ON
     return Said(row.name, None, written, is_on is row.name.startswith("--no-"), True)
 
@@ -339,21 +352,14 @@ def _env_said(row: FlagRow, name: str, value: str, takes: str) -> Said:
 def _options(engine: EngineName) -> Mapping[str, _Option]:
     """Every spelling of a parser; the table's name of an option counts where the table has it."""
     data: dict[str, Any] = json.loads(_FILES[engine].read_text(encoding="utf-8"))
-    tabled = {
-        spelling: row.name
-        for row in ROWS[engine]
-        for spelling in (
-            row.name,
-            *row.aliases,
-            *(NAMES.get(row.name, ()) if engine is EngineName.VLLM else ()),
-        )
-    }
+    tabled = {spelling: row.name for row in ROWS[engine] for spelling in (row.name, *row.aliases)}
     found: dict[str, _Option] = {}
-    for takes in ("switch", "value", "many", "maybe"):
+    for takes in ("switch", "value", "many", "maybe", "level"):
         for line in data[takes]:
             spellings = line.split()
             name = next((tabled[each] for each in spellings if each in tabled), spellings[0])
-            found |= {each: _Option(name, takes, each) for each in spellings}
+            hidden = [f"--no-{spellings[0][2:]}"] if spellings[0].startswith(_PAIRED) else []
+            found |= {each: _Option(name, takes, each) for each in (*spellings, *hidden)}
     for takes, ended in data["ended"].items():
         for flag, newest in ended.items():
             found.setdefault(flag, _Option(tabled.get(flag, flag), takes, flag, newest))

@@ -65,15 +65,19 @@ def _without_keywords(words: Command) -> Command:
 
 def _assigned(words: Command, known: dict[str, str], *, is_sure: bool) -> Command:
     """The command without the assignments before it, which are remembered."""
-    at = 1 if words[:1] in (("export",), ("declare",), ("local",), ("readonly",)) else 0
-    is_all = at == 1
+    is_all = words[:1] in (("export",), ("declare",), ("local",), ("readonly",))
+    at = start = int(is_all)
     while at < len(words):
-        name, equals, value = words[at].partition("=")
+        name, equals, _ = words[at].partition("=")
         if not equals or not name.isidentifier():
             break
+        at += 1
+    if at < len(words) and not is_all:
+        return words[at:]  # these are the command's alone
+    for word in words[start:at]:
+        name, _, value = word.partition("=")
         if is_sure or not known.get(name):
             known[name] = value
-        at += 1
     return () if is_all else words[at:]
 
 

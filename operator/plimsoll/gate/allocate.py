@@ -1,17 +1,14 @@
-"""How many requests of each lane does one worker hold?
+"""How many requests of each lane does one worker hold, and what of it is each gate's?
 
-Each lane gets whole requests out of its share. What rounding leaves goes first to lanes that would
-otherwise have no request on this worker, then to the others in order of priority, as long as a whole
-request fits. Where the engine runs fewer sequences than that, the lanes are cut in proportion, each
-keeping one. A lane whose one request is larger than what is left for it has 0 there: it is closed on
-that card, for HAProxy reads a limit of 0 as no limit.
+The arithmetic of slots is the plan's (`plan.lanes_slots`), which sizes the engine by it; here it is dealt to
+gates and weighed.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.gate.records import LaneRoom, Part, Slots, WorkerRoom
-from plimsoll.units import round_up
+from plimsoll.plan import lanes_slots
 
 HEAVIEST: Final = 256
 """HAProxy's weights are 0 to 256 (HAProxy 2.6, configuration manual, `weight`); 0 takes no requests."""
@@ -38,7 +35,7 @@ def part_of(
     return Part(
         tokens=tokens,
         planned=planned,
-        most=tuple(_most(lane, worker, size) for lane, size in zip(lanes, tokens, strict=True)),
+        most=tuple(lanes_slots.most_of(lane, worker) for lane in lanes),
         kv_tokens=kv_tokens,
         sequences=sequences,
     )
@@ -46,30 +43,12 @@ def part_of(
 
 def request_tokens(lane: LaneRoom, worker: WorkerRoom) -> int:
     """KV tokens that one request of the lane may take of this worker: whole blocks, or a whole slot."""
-    if worker.slot_tokens is not None and lane.tokens <= worker.slot_tokens:
-        return worker.slot_tokens
-    return round_up(lane.tokens, worker.block_tokens)
+    return lanes_slots.request_tokens(lane, worker)
 
 
 def slots_of(worker: WorkerRoom, lanes: Sequence[LaneRoom]) -> Slots:
     """Requests of each lane, in the order of the lanes: within KV tokens and max_num_seqs."""
-    tokens = [request_tokens(lane, worker) for lane in lanes]
-    most = [_most(lane, worker, size) for lane, size in zip(lanes, tokens, strict=True)]
-    slots = [
-        min(worker.kv_tokens * lane.share_percent // 100 // size, bound)
-        for lane, size, bound in zip(lanes, tokens, most, strict=True)
-    ]
-    left = worker.kv_tokens - sum(map(int.__mul__, slots, tokens))
-    order = _in_order(lanes)
-    for place in [place for place in order if slots[place] == 0]:
-        if most[place] and tokens[place] <= left:
-            slots[place] = 1
-            left -= tokens[place]
-    for place in order:
-        more = min(left // tokens[place], most[place] - slots[place])
-        slots[place] += more
-        left -= more * tokens[place]
-    return _within_sequences(slots, worker.max_num_seqs, order)
+    return lanes_slots.slots_of(worker, lanes)
 
 
 def closed_everywhere(workers: Sequence[WorkerRoom], lanes: Sequence[LaneRoom]) -> tuple[str, ...]:
@@ -91,34 +70,3 @@ def weights_of(workers: Sequence[WorkerRoom], lanes: Sequence[LaneRoom]) -> tupl
         speeds = [float(sum(slots_of(worker, lanes))) for worker in workers]
     top = max(speeds, default=1.0) or 1.0
     return tuple(max(1, min(HEAVIEST, round(HEAVIEST * speed / top))) for speed in speeds)
-
-
-def _most(lane: LaneRoom, worker: WorkerRoom, size: int) -> int:
-    """Requests of the lane alone on the worker, as far as its memory goes."""
-    if worker.slot_tokens is not None and lane.tokens > worker.slot_tokens:
-        return 0
-    most = worker.kv_tokens // size
-    if lane.most_per_worker is None:
-        return most
-    return min(most, max(1, round(lane.most_per_worker * (worker.speed or 1.0))))
-
-
-def _in_order(lanes: Sequence[LaneRoom]) -> list[int]:
-    """Places of the lanes, the most urgent first."""
-    return sorted(range(len(lanes)), key=lambda place: lanes[place].priority)
-
-
-def _within_sequences(slots: list[int], most: int, order: Sequence[int]) -> Slots:
-    """The slots cut in proportion, largest remainders first, each open lane keeping one while it can."""
-    total = sum(slots)
-    if total <= most:
-        return tuple(slots)
-    cut = [slot * most // total for slot in slots]
-    rest = sorted(order, key=lambda place: -(slots[place] * most % total))
-    for place in rest[: most - sum(cut)]:
-        cut[place] += 1
-    for place in order:
-        if slots[place] and not cut[place] and (richest := max(cut)) > 1:
-            cut[cut.index(richest)] -= 1
-            cut[place] = 1
-    return tuple(cut)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from api_box import StandIn, connected
+from plimsoll.api.allowed import Allowed
 from plimsoll.cluster.fleet import Fleet
 from plimsoll.cluster.kinds import INFERENCE_DEPLOYMENT, SERVICE
 from plimsoll.controller.handlers import Doorbell
@@ -132,6 +133,22 @@ def test_the_first_visit_writes_and_the_second_does_not() -> None:
         assert 1 == len(house.queue), "it comes again when it asked to"
 
     in_house(work)
+
+
+def test_what_the_site_allows_reaches_every_thought() -> None:
+    seen: list[Allowed] = []
+
+    def decide(observed: Observed, *, now_seconds: float) -> Desired:
+        seen.append(observed.allowed)
+        return decide_simply(observed, now_seconds=now_seconds)
+
+    async def work(house: House) -> None:
+        await house.visit()
+
+    in_house(work, decide)
+    in_house(work, decide, allow_host_path=True, allowed_images=("vllm",), allow_foreign_code=True)
+    everything = Allowed(host_path=True, images=("vllm",), foreign_code=True)
+    assert [Allowed(host_path=False), everything] == seen
 
 
 def test_after_a_write_the_next_look_is_not_older_than_it() -> None:

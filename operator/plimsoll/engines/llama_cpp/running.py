@@ -28,22 +28,22 @@ BEYOND: Final = {
     "--n-cpu-ffn": "feed-forward weights that stay in host memory",
     "--moe-cache-mib": "experts that are cached on the card",
     "--override-tensor": "tensors that are placed by hand",
-    "--mmproj": "the projector for images",
-    "--mmproj-url": "the projector for images",
+    "--mmproj": "the projector's weights and buffers for images",
+    "--mmproj-url": "the projector's weights and buffers for images",
     "--lora": "adapters",
     "--lora-scaled": "adapters",
     "--control-vector": "control vectors",
     "--spec-draft-model": "the draft's weights and cache",
     "--spec-draft-hf": "the draft's weights and cache",
     "--rpc": "cards of other hosts",
-    "--main-gpu": "one card of several",
-    "--device": "a choice of cards",
+    "--main-gpu": "cards that are chosen by hand",
+    "--device": "cards that are chosen by hand",
     "--swa-full": "windows kept at full length",
     "--embedding": "logits of a whole batch",
     "--rerank": "logits of a whole batch",
     "--models-dir": "several models in turn",
     "--models-preset": "several models in turn",
-    "--override-kv": "a changed model header",
+    "--override-kv": "other values in the model's header",
 }
 """Flags that make the arithmetic of the settings as they are another than ours, and by what."""
 
@@ -164,8 +164,11 @@ def _is_set(reading: Reading, flag: str) -> bool:
     return said is not None and not said.is_off and said.value != "0"
 
 
-def choices(release: Release, *, longest: int | None) -> Iterator[tuple[str, Default]]:
-    """The flags that matter with what llama-server chooses; `longest` is the model's length.
+def choices(
+    release: Release, *, longest: int | None, has_slots: bool = False
+) -> Iterator[tuple[str, Default]]:
+    """The flags that matter with what llama-server chooses; `longest` is the model's length,
+    `has_slots` whether --parallel is written.
 
     Source: tools/server/README.md of llama.cpp, and the builds that engines/llama_cpp/flags.py names.
     """
@@ -180,7 +183,12 @@ def choices(release: Release, *, longest: int | None) -> Iterator[tuple[str, Def
     )
     if fits:
         yield "--parallel", Default(f"auto ({AUTO_SLOTS})", "slots that share one cache")
-        yield "--no-kv-unified", Default("off with --parallel auto")
+        yield (
+            "--no-kv-unified",
+            Default(
+                "on" if has_slots else "off", "an explicit --parallel gives each its own cells"
+            ),
+        )
         yield "--n-gpu-layers", Default("auto", by_itself)
         yield "--fit", Default("on", "what nobody set follows what is free at load")
     else:

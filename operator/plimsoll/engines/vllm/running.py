@@ -1,5 +1,6 @@
 """What did somebody set for a vLLM that runs, and what does the release choose where they did not?"""
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -12,6 +13,8 @@ _HUMAN: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[kKmMgGtT]?)$")
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
                  "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # fmt: skip
 """vLLM 0.33.0 utils/argparse_utils.py: small letters are decimal, capitals binary."""
+_MOST_GIB: Final = 2.0**20
+"""No host has more memory than this, in GiB."""
 _FITTED: Final = frozenset({"-1", "auto"})
 """--max-model-len that the engine fits to the pool itself (vllm-project/vllm#29431)."""
 _SAME_DTYPE: Final = {"half": "float16", "bfloat16": "bfloat16", "float16": "float16"}
@@ -21,16 +24,16 @@ BEYOND: Final = {
     "--offload-backend": "weights that stay in host memory",
     "--speculative-config": "the draft's weights and cache",
     "--enable-lora": "adapters and their buffers",
-    "--num-gpu-blocks-override": "a pool of a fixed number of blocks",
-    "--kv-transfer-config": "what the KV connector takes beside the pool",
+    "--num-gpu-blocks-override": "a fixed number of blocks and no share",
+    "--kv-transfer-config": "buffers of the KV connector",
     "--decode-context-parallel-size": "tokens of one sequence spread over ranks",
     "--prefill-context-parallel-size": "tokens of one prompt spread over ranks",
-    "--hf-overrides": "a changed model config",
-    "--rope-scaling": "a changed longest length",
+    "--hf-overrides": "other values in the model's config",
+    "--rope-scaling": "other positions than the model's own",
     "--kv-cache-dtype-skip-layers": "layers whose cache stays in 16 bit",
     "--performance-mode": "steps and sequences that the mode doubles",
     "--disable-hybrid-kv-cache-manager": "windows kept at full length",
-    "--enable-sleep-mode": "an allocator of its own",
+    "--enable-sleep-mode": "pages of an allocator of its own",
 }
 """Flags that make the arithmetic of the settings as they are another than ours, and by what."""
 
@@ -100,19 +103,22 @@ def vllm_run(reading: Reading) -> VllmRun:
         if said is None or said.value is None:
             return None
         value = human_int(said.value)
-        if value is None:
+        if not value:
             bad.append(said)
-        return value
+        return value or None
 
-    def fraction(flag: str) -> float | None:
+    def amount(flag: str, most: float = _MOST_GIB) -> float | None:
         said = reading.last(flag)
         if said is None or said.value is None:
             return None
         try:
-            return float(said.value)
+            value = float(said.value)
         except ValueError:
-            bad.append(said)
-            return None
+            value = math.nan
+        if 0 <= value <= most:
+            return value
+        bad.append(said)
+        return None
 
     length = reading.value("--max-model-len")
     fitted = length is not None and length.lower() in _FITTED
@@ -124,11 +130,11 @@ def vllm_run(reading: Reading) -> VllmRun:
         tensor=number("--tensor-parallel-size") or 1,
         pipeline=number("--pipeline-parallel-size") or 1,
         data=number("--data-parallel-size") or 1,
-        max_model_len=None if fitted else number("--max-model-len"),
+        max_model_len=None if fitted else number("--max-model-len") or number("--max-length"),
         is_length_fitted=fitted,
         max_num_seqs=number("--max-num-seqs"),
         max_num_batched_tokens=number("--max-num-batched-tokens"),
-        utilization=fraction("--gpu-memory-utilization"),
+        utilization=amount("--gpu-memory-utilization", 1.0) or None,
         kv_cache_bytes=number("--kv-cache-memory-bytes"),
         block_size=number("--block-size"),
         kv_dtype=reading.value("--kv-cache-dtype") or "auto",
@@ -138,8 +144,8 @@ def vllm_run(reading: Reading) -> VllmRun:
         quantization=reading.value("--quantization"),
         most_graph_rows=_graphs(reading, number("--max-cudagraph-capture-size")),
         prefix_caching=reading.switch("--enable-prefix-caching"),
-        kv_offload_bytes=round((fraction("--kv-offloading-size") or 0) * 2**30),
-        swap_bytes=round((fraction("--swap-space") or 0) * 2**30),
+        kv_offload_bytes=round((amount("--kv-offloading-size") or 0) * 2**30),
+        swap_bytes=round((amount("--swap-space") or 0) * 2**30),
         config=reading.value("--config"),
         beyond=tuple(flag for flag in BEYOND if _is_set(reading, flag)),
         unreadable=tuple(dict.fromkeys(bad)),
@@ -182,15 +188,16 @@ def _is_set(reading: Reading, flag: str) -> bool:
 
 
 def choices(
-    release: Release, *, total_bytes: int, product: str, longest: int | None
+    release: Release, *, total_bytes: int, product: str, longest: int | None, dtype: str = "auto"
 ) -> Iterator[tuple[str, Default]]:
-    """The flags that matter with what `vllm serve` chooses on this card; `longest` is the model's length.
+    """The flags that matter with what `vllm serve` chooses on this card; `longest` and `dtype` are the
+    model's, as far as it is known.
 
     Sources: engines/vllm/defaults.py, and for the rest engine/arg_utils.py and config/ of vLLM 0.33.0.
     """
     chosen = defaults.settings(total_bytes, product, release)
     share = defaults.utilization(release)
-    yield "--dtype", Default("auto", "the model's own")
+    yield "--dtype", Default(dtype, "the model's own")
     yield "--tensor-parallel-size", Default("1")
     yield "--gpu-memory-utilization", Default(f"{share:g}", "0.90 before 0.20, 0.92 since")
     yield (
@@ -220,8 +227,3 @@ def choices(
     yield "--enable-prefix-caching", Default("on")
     if not release.is_before("0.14"):
         yield "--async-scheduling", Default("on")
-
-
-def is_quantizing(run: VllmRun, stored: str | None) -> bool:
-    """Whether weights are made smaller while they load: the files' size says nothing then."""
-    return run.quantization is not None and stored is None
