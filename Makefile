@@ -44,6 +44,7 @@ check: lint types doors unit ## before every push
 e2e: $(STAMP) ## the stories, on a real control plane and, where it can be, a real node
 	$(BIN)/python e2e/controlplane/build.py
 	$(BIN)/python e2e/controlplane/fetch.py --or-say-why
+	$(BIN)/python e2e/controlplane/haproxy.py
 	$(BIN)/python e2e/controlplane/netns.py --or-plainly -- $(BIN)/python -m pytest e2e/stories
 
 e2e-leak: $(STAMP) ## a real leak on two real nodes, and a real llama-server under load (21 GiB of memory)

@@ -34,6 +34,7 @@ STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
 REPEATABLE: Final = {"CI": "1"}
 """Random examples are the same in each run; at a desk they are new ones."""
 FETCH: Final = (PYTHON, "e2e/controlplane/fetch.py", "--or-say-why")
+FETCH_HAPROXY: Final = (PYTHON, "e2e/controlplane/haproxy.py")
 STORIES: Final = (PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--", *PYTEST)
 PATIENT: Final = tuple(f"e2e/stories/test_{name}.py" for name in ("recycling", "watching"))
 """Stories that mostly wait for memory to grow, on a control plane of their own."""
@@ -78,6 +79,7 @@ def _once_built(build: subprocess.Popen[bytes]) -> list[Took]:
     took = [("the control plane's build", 0.0, code)]
     if not code:
         took.append(_run("fetch what the real node needs", FETCH))
+        took.append(_run("fetch HAProxy's releases", FETCH_HAPROXY))
         unused = {"PLIMSOLL_UNUSED_VERBS": os.devnull}
         took.append(_run("a real leak", (*STORIES, REAL_LEAK), quietly=True, also=unused))
     return took
