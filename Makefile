@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 
-.PHONY: help setup lint types doors unit check e2e e2e-leak test demo bench bench-slope bench-gateway accuracy accuracy-record generate golden lock soak clean
+.PHONY: help setup lint types doors unit check e2e e2e-leak test demo bench bench-slope bench-gateway accuracy accuracy-record generate golden lock site soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -77,13 +77,30 @@ generate: $(STAMP) ## print CRDs, RBAC and the chart's copies from the code
 golden: $(STAMP) ## rewrite the golden files; the diff is the review
 	PLIMSOLL_GOLDEN=write $(BIN)/pytest tests -k golden
 
-lock: ## compile requirements.lock; new releases wait a week
+lock: ## compile the lock files; new releases wait a week
 	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	  --no-emit-find-links --python-version 3.11 --exclude-newer "$$(date -u -d '7 days ago' +%F)" \
 	  --group dev pyproject.toml -o requirements.lock
 	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	  --no-emit-find-links --python-version 3.11 -c requirements.lock \
 	  pyproject.toml -o requirements.runtime.lock
+	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	  --no-emit-find-links --python-version 3.11 --exclude-newer "$$(date -u -d '7 days ago' +%F)" \
+	  --group docs -o requirements.docs.lock
+
+SITE := $(VENV)-docs
+$(SITE)/.made: requirements.docs.lock
+	@if command -v uv >/dev/null; then \
+	  uv venv --quiet --clear --python $(PYTHON) $(SITE); \
+	  uv pip install --quiet --python $(SITE)/bin/python --require-hashes -r requirements.docs.lock; \
+	else \
+	  $(PYTHON) -m venv --clear $(SITE); \
+	  $(SITE)/bin/pip install --quiet --require-hashes -r requirements.docs.lock; \
+	fi
+	@touch $@
+
+site: $(SITE)/.made ## the documents as a site, in build/site; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 
 clean: ## remove what was made here; the cache of built programs stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(SITE) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

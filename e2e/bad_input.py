@@ -168,6 +168,13 @@ BAD_INPUT: Final = (
         server_says="5000: spec.traffic.lanes[0].priority in body should be less than or equal to 1000",
     ),
     BadInput(
+        name="keys of a lane that no Secret holds",
+        patch=f"spec: {{traffic: {{lanes: [{{name: chat, share: 100%, keys: [nightly], {LANE}}}]}}}}",
+        field="spec.gateway.keysSecret",
+        value="chat",
+        way_out="write gateway.keysSecret, the Secret that holds them",
+    ),
+    BadInput(
         name="an engine without an image",
         patch="spec: {engines: {vllm: null}}",
         field="spec.engines.vllm.image",

@@ -411,7 +411,7 @@ def _json_patched(thing: Manifest, operations: list[Manifest]) -> Manifest | Non
         target: Any = thing
         for part in path:
             target = target[part]
-        if operation["op"] == "replace":
+        if operation["op"] in ("add", "replace"):
             target[last] = operation["value"]
         else:
             assert operation["op"] == "test", operation

@@ -13,6 +13,8 @@ from pydantic import ConfigDict, SkipValidation, ValidationError
 
 from plimsoll.api.allowed import Allowed
 from plimsoll.api.deaths import death_news, learn, taught_pools, with_lessons
+from plimsoll.api.gateway_door import door_of
+from plimsoll.api.gateway_words import GateSeen, GateWord
 from plimsoll.api.inspection import inspect
 from plimsoll.api.inspection_ask import InspectionSeen, allowed_ask
 from plimsoll.api.judged import Watched
@@ -24,26 +26,25 @@ from plimsoll.api.prefix_caching import prefix_news, prefix_steps, with_prefixes
 from plimsoll.api.recycle_around import Act
 from plimsoll.api.recycle_step import Step, step
 from plimsoll.api.recycle_step import after_block as blocked_recycling
-from plimsoll.api.replicas import Share, share_out
+from plimsoll.api.replicas import share_out
 from plimsoll.api.requests import pool_asks
 from plimsoll.api.rollout import has_a_first, held_back, may_surge, released, startable
-from plimsoll.api.settle import Settled, settle
+from plimsoll.api.settle import Settled, claims_of, settle
 from plimsoll.api.status import PoolState, status_of, unreadable_status
 from plimsoll.api.status_types import PoolStatus, RecyclingStatus, written
-from plimsoll.api.surroundings import around_of, is_scaled_by_machine
+from plimsoll.api.surroundings import around_of, is_scaled_by_machine, live_pools
 from plimsoll.api.v1alpha1 import (
     InferenceDeployment,
     explain_errors,
     read_status,
 )
 from plimsoll.api.verified import Checked, Reported, check_pools, lowered_pools, verified_news
-from plimsoll.api.workload import owner_of, workload_of
+from plimsoll.api.workload import workload_of
 from plimsoll.facts.gpu import GpuFacts, Inventory
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
 from plimsoll.plan.calibration import Measurement
 from plimsoll.render.labels import POOL_LABEL
-from plimsoll.render.service import service_manifest
 from plimsoll.render.workload import digest_of_plan, pool_manifests
 
 Manifest = dict[str, Any]
@@ -107,6 +108,8 @@ class Observed(Record):
     """What engines took before, in this namespace."""
     allowed: Allowed = Allowed()
     """What the site allows."""
+    gates: tuple[GateSeen, ...] = ()
+    """Pods of its gate."""
 
 
 class Desired(Record):
@@ -128,6 +131,8 @@ class Desired(Record):
     """The whole status by server-side apply to /status; None leaves it alone."""
     acts: tuple[Act, ...] = ()
     """What is done to workers once the status has been written; at most one of them is evicted."""
+    words: tuple[GateWord, ...] = ()
+    """What is told to gates."""
     events: tuple[Announcement, ...] = ()
     """What to tell."""
     measured: tuple[Measurement, ...] = ()
@@ -172,8 +177,8 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         workers=observed.workers,
         now_text=now_text,
     )
-    shares = share_out(deployment.spec.replicas, _claims(settled))
-    live = _live_deployments(observed.children)
+    shares = share_out(deployment.spec.replicas, claims_of(settled))
+    live = live_pools(observed.children)
     pools = [
         _state(
             each,
@@ -185,7 +190,16 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         for each in settled
     ]
     next_step = _step(deployment, observed, pools, live, now_seconds)
-    apply: list[Manifest] = [service_manifest(owner_of(deployment))]
+    door = door_of(
+        deployment,
+        settled,
+        observed.children,
+        observed.gates,
+        workers,
+        keeper=(observed.inspection.image, observed.inspection.image_pull_policy),
+        now_seconds=now_seconds,
+    )
+    apply = [door.service, *door.manifests]
     for each in settled:
         pool = each.ask.pool
         wanted = shares[pool] + (next_step is not None and pool == next_step.surge_pool)
@@ -217,7 +231,9 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         held,
         now_seconds=now_seconds,
     )
-    status = with_prefixes(status, prefixes).model_copy(update={"retrieval": gate.status})
+    status = with_prefixes(status, prefixes).model_copy(
+        update={"retrieval": gate.status, "gateway": door.status}
+    )
     status = with_lessons(status, lessons, held.conditions, now_text=now_text)
     is_on_its_way = inspection.is_pending or is_moving(status)
     again = [LOOK_AGAIN_SECONDS] if is_on_its_way else []
@@ -229,12 +245,13 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         again.append(next_step.again_seconds)
     return Desired(
         apply=tuple(apply),
-        delete=tuple(_unwanted(deployment, settled, observed)),
+        delete=(*_unwanted(deployment, settled, observed), *map(_ref, door.unwanted)),
         read_files=inspection.job,
         keep_facts=inspection.cache,
         probe=gate.job,
         keep_probes=gate.cache,
         status=written(status),
+        words=door.words,
         acts=next_step.acts if next_step is not None else (),
         events=(
             *death_news(lessons),
@@ -347,30 +364,13 @@ def _unreadable(raw: Manifest, problems: Sequence[str], now_text: str) -> Desire
             "ready_replicas": held.ready_replicas,
             "recycling": held.recycling,
             "retrieval": held.retrieval,
+            "gateway": held.gateway,
         }
     )
     return Desired(status=written(kept), events=tuple(plan_news(held, kept)))
 
 
 # ---- pools ---------------------------------------------------------------------------------------
-
-
-def _claims(settled: Sequence[Settled]) -> list[Share]:
-    return [Share(pool=each.ask.pool, wanted=each.ask.wanted, room=_room(each)) for each in settled]
-
-
-def _room(settled: Settled) -> int | None:
-    """A pool without a plan takes none of the workers that nobody assigned."""
-    return settled.ask.room if settled.is_planned else 0
-
-
-def _live_deployments(children: Sequence[Manifest]) -> dict[str, Manifest]:
-    """Live Deployments by the pool they are for."""
-    return {
-        child["metadata"]["labels"][POOL_LABEL]: child
-        for child in children
-        if child["kind"] == "Deployment" and POOL_LABEL in child["metadata"].get("labels", {})
-    }
 
 
 def _manifests(
@@ -437,9 +437,14 @@ def _unwanted(
             held = deployment.status.pool(pool)
             if held is None or held.gpu_product not in in_sight:
                 continue
-        yield ChildRef(
-            api_version=child["apiVersion"],
-            kind=child["kind"],
-            namespace=child["metadata"]["namespace"],
-            name=child["metadata"]["name"],
-        )
+        yield _ref(child)
+
+
+def _ref(child: Manifest) -> ChildRef:
+    metadata = child["metadata"]
+    return ChildRef(
+        api_version=child["apiVersion"],
+        kind=child["kind"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+    )

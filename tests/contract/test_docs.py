@@ -48,7 +48,7 @@ FORBIDDEN: Final = {
     "a machine's own path": r"(?<![\w.])/(?:work|root|tmp|mnt|builds?)/",
     "a registry's host": r"(?i)\b(?:pypi\.org|pythonhosted\.org|proxy\.golang\.org|deb\.debian\.org)\b",
     "a task's number": r"(?<![\w/])#\d+\b",
-    "how it was made": r"(?i)\bsessions?\b",
+    "how it was made": r"\b(?:sessions?|Sessions)\b",  # Session is a value of the API
     "unfinished work": r"\b(?:TODO|FIXME|XXX|TBD)\b",
     "fog": r"(?i)\b(?:seamless(?:ly)?|effortless(?:ly)?|blazing|cutting-edge|revolutionary|world-class|"
     r"next-generation|game-chang\w+|unlock(?:s|ing)? the|supercharge\w*|best-in-class|turnkey)\b",

@@ -10,12 +10,13 @@ are, and for the same model, card and length with everything else left to it.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from plimsoll.api.advise_as_is import AsIs, llama_cpp_as_is, vllm_as_is, vllm_unknown
+from plimsoll.api.advise_as_is import AsIs, is_ours_alone, llama_cpp_as_is, vllm_as_is, vllm_unknown
 from plimsoll.api.advise_card import find_card
-from plimsoll.api.advise_findings import Seen, advice, findings, unknown
+from plimsoll.api.advise_findings import findings
 from plimsoll.api.advise_manifest import Draft, Needs, draft
 from plimsoll.api.advise_pod import Workload, env_of
 from plimsoll.api.advise_records import Advice, AdviceVerdict, Finding, Level, ModelTold
+from plimsoll.api.advise_seen import Seen, advice, unknown
 from plimsoll.api.advise_settings import settings_of
 from plimsoll.api.advise_subject import Subject, image_of, subject_of
 from plimsoll.api.manifest import read
@@ -101,7 +102,8 @@ def _told(base: Advice, subject: Subject, asked: Asked) -> Told:
             answered = _kept(subject, card.gpu, cards, asked, now=now, first=answered)
     if answered.request is None and isinstance(subject.run, VllmRun):
         as_is = AsIs(unknown=vllm_unknown(subject.run))
-    seen = Seen(subject, as_is, now, answered.ours, card.told, asked.budgets)
+    alone = isinstance(now, Refusal) and _is_ours_alone(subject, now)
+    seen = Seen(subject, as_is, now, answered.ours, card.told, alone, asked.budgets)
     found = [*findings(seen), *_of_reading(subject, answered)]
     found += [card.finding] if card.finding is not None else []
     said = base.model_copy(
@@ -117,7 +119,7 @@ def _told(base: Advice, subject: Subject, asked: Asked) -> Told:
                 told_by=identity.told_by,
             ),
             "card": card.told,
-            "verdict": _verdict(as_is, now),
+            "verdict": AdviceVerdict.UNKNOWN if alone else _verdict(as_is, now),
             "now": now,
             "ours": answered.ours,
             "settings": tuple(settings_of(subject, card.gpu, answered.request, answered.ours)),
@@ -215,6 +217,11 @@ def _as_is(subject: Subject, request: PlanRequest) -> AsIs:
             else vllm_as_is(subject.run, request.model, request, generation)
         )
     return AsIs() if request.gguf is None else llama_cpp_as_is(subject.run, request.gguf, request)
+
+
+def _is_ours_alone(subject: Subject, refusal: Refusal) -> bool:
+    allows_long = env_of(subject.workload).get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1"
+    return is_ours_alone(refusal, subject.run, allows_long=allows_long)
 
 
 def _verdict(as_is: AsIs, now: Plan | Refusal | None) -> AdviceVerdict:

@@ -16,7 +16,7 @@ from plimsoll.engines.vllm import running as vllm
 from plimsoll.engines.vllm.running import VllmRun
 from plimsoll.facts.model import GgufFacts, ModelFacts
 from plimsoll.plan.offload_ask import FEWEST_LAYERS
-from plimsoll.plan.records import Overrides, PlanRequest
+from plimsoll.plan.records import Overrides, PlanRequest, Reason, Refusal
 from plimsoll.plan.steps import Steps
 from plimsoll.units import GIB, MIB
 
@@ -40,6 +40,39 @@ class AsIs(NamedTuple):
     """Whether the engine takes more than the answer says: then only a refusal counts."""
     extra_host_bytes: int = 0
     """Host memory that the settings ask for beside the plan's."""
+
+
+_NOT_PLANNED: Final = frozenset({Reason.LAYOUT_UNKNOWN, Reason.MODEL_UNKNOWN})
+_FLAGS: Final = (
+    ("the pool's maxModelLen", "--max-model-len", "--ctx-size of one slot"),
+    ("limits.maxModelLen", "--max-model-len", "--ctx-size of one slot"),
+    ("gpuMemoryUtilization", "--gpu-memory-utilization", "--gpu-memory-utilization"),
+    ("maxNumSeqs", "--max-num-seqs", "--parallel"),
+    ("kvCache.dtype", "--kv-cache-dtype", "--cache-type-k"),
+    ("gpuLayers", "--n-gpu-layers", "--n-gpu-layers"),
+)
+"""The planner's words for a setting, and vLLM's and llama.cpp's."""
+
+
+def is_ours_alone(
+    refusal: Refusal, run: VllmRun | LlamaCppRun, *, allows_long: bool = False
+) -> bool:
+    """Whether the planner refuses what the engine may run all the same: a layout or a dtype that is not planned,
+    a length that the engine lets pass (`allows_long`: VLLM_ALLOW_LONG_MAX_MODEL_LEN)."""
+    match refusal.reason:
+        case Reason.LENGTH_BEYOND_MODEL:
+            return allows_long or isinstance(run, LlamaCppRun)
+        case Reason.KV_DTYPE_UNSUPPORTED:
+            return isinstance(run, LlamaCppRun) or not run.kv_dtype.startswith("fp8")
+        case reason:
+            return reason in _NOT_PLANNED
+
+
+def in_flags(sentence: str, run: VllmRun | LlamaCppRun) -> str:
+    """A sentence of the planner in the engine's own words."""
+    for ours, vllm_flag, llama_flag in _FLAGS:
+        sentence = sentence.replace(ours, vllm_flag if isinstance(run, VllmRun) else llama_flag)
+    return sentence
 
 
 def release_of_vllm(release: str | None) -> Release:

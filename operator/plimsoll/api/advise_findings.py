@@ -1,41 +1,22 @@
 """What in a workload is worth a word, and how much does it matter?"""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from plimsoll.api.advise_as_is import AsIs
+from plimsoll.api.advise_memory import memory_findings
 from plimsoll.api.advise_pod import SHM, mapping, memory_of, shm_of
-from plimsoll.api.advise_records import CardTold, Finding, Level
-from plimsoll.api.advise_subject import Subject
+from plimsoll.api.advise_records import Finding, Level
+from plimsoll.api.advise_seen import Seen, advice, matters, unknown
 from plimsoll.api.advise_words import word_findings
-from plimsoll.engines.base import ByteOwner, EngineName
-from plimsoll.engines.llama_cpp.running import FITS_ITSELF, LlamaCppRun
-from plimsoll.engines.reading import ROWS
+from plimsoll.engines.llama_cpp.running import FITS_ITSELF
+from plimsoll.engines.options import ROWS
 from plimsoll.engines.vllm.defaults import utilization
 from plimsoll.engines.vllm.memory import host_memory_bytes
 from plimsoll.engines.vllm.running import VllmRun
-from plimsoll.plan.records import Plan, Refusal
-from plimsoll.plan.steps import HEADROOMS
+from plimsoll.plan.records import Plan
 from plimsoll.units import counted, gib
 
 SMALL_SHM: Final = "a container gets 64 MiB there by itself"
-
-
-class Seen(NamedTuple):
-    """All that is known when findings are made."""
-
-    subject: Subject
-    """What was read."""
-    as_is: AsIs
-    """The question of the settings as they are."""
-    now: Plan | Refusal | None
-    """Its answer."""
-    ours: Plan | Refusal | None
-    """What would be pinned."""
-    card: CardTold
-    """The cards that the pod asks for."""
-    budgets: Sequence[Mapping[str, Any]] | None = None
-    """PodDisruptionBudgets among the documents; None where nobody looked."""
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:
@@ -43,86 +24,6 @@ def findings(seen: Seen) -> tuple[Finding, ...]:
     found = [each for make in _MAKERS for each in make(seen)]
     order = list(Level)
     return tuple(sorted(dict.fromkeys(found), key=lambda each: order.index(each.level)))
-
-
-def matters(about: str, message: str) -> Finding:
-    """A finding that should not wait."""
-    return Finding(level=Level.MATTERS, about=about, message=message)
-
-
-def advice(about: str, message: str) -> Finding:
-    """A finding that may."""
-    return Finding(level=Level.ADVICE, about=about, message=message)
-
-
-def unknown(about: str, message: str) -> Finding:
-    """What could not be told."""
-    return Finding(level=Level.UNKNOWN, about=about, message=message)
-
-
-def _memory(seen: Seen) -> Iterator[Finding]:
-    """Does it fit?"""
-    for flag, sentence in seen.as_is.unknown:
-        yield unknown(flag, f"{sentence}.")
-    if isinstance(seen.now, Refusal):
-        sentence = seen.now.sentence()
-        if seen.subject.engine is EngineName.LLAMA_CPP and _fits_itself(seen):
-            yield advice("--fit", f"it would lower what nobody set at load: {sentence}")
-        else:
-            yield matters("memory", f"the settings as they are do not fit: {sentence}")
-    if isinstance(seen.now, Plan):
-        yield from _margin(seen.now)
-        yield from _concurrency(seen, seen.now)
-
-
-def _margin(now: Plan) -> Iterator[Finding]:
-    """What stays free of each card for what the profile run does not see."""
-    usual, least, _ = HEADROOMS
-    free = now.line(ByteOwner.HEADROOM)
-    if now.engine is not EngineName.VLLM or free >= usual:
-        return
-    say = matters if free < least else advice
-    yield say(
-        "--gpu-memory-utilization",
-        f"leaves {gib(free)} of each card for what the engine's profile run does not see (attention scratch, "
-        f"fragmentation); {gib(usual)} are usual, and a long prompt may end it without them.",
-    )
-
-
-def _fits_itself(seen: Seen) -> bool:
-    run = seen.subject.run
-    return (
-        isinstance(run, LlamaCppRun)
-        and (run.gpu_layers is None)
-        and not seen.subject.row.is_before(FITS_ITSELF)
-        and (run.fits_itself is not False)
-    )
-
-
-def _concurrency(seen: Seen, now: Plan) -> Iterator[Finding]:
-    if now.engine is not EngineName.VLLM:
-        return
-    asked, worst, expected = (
-        now.concurrency.max_num_seqs,
-        now.concurrency.worst_case,
-        now.concurrency.expected,
-    )
-    if asked <= worst:
-        return
-    is_written = seen.subject.reading.last("--max-num-seqs") is not None
-    whose = "" if is_written else ", which is the release's default"
-    mean = now.concurrency.safe_mean_tokens or 0
-    sentence = (
-        f"{asked:,} sequences may run at once{whose}; the pool holds {counted(worst, 'sequence')} of "
-        f"{now.max_model_len:,} tokens, and beyond an average of {mean:,} tokens requests are preempted and "
-        "computed again"
-    )
-    if expected is None:
-        yield advice("--max-num-seqs", f"{sentence}. Whether yours are that long, --lengths tells.")
-    elif expected < asked:
-        yield matters(
-            "--max-num-seqs", f"{sentence}. For the lengths that were counted {expected:,} hold."
-        )
 
 
 def _release(seen: Seen) -> Iterator[Finding]:
@@ -175,7 +76,7 @@ def _defaults(seen: Seen) -> Iterator[Finding]:
                 "--cache-ram",
                 "-1 lets the prompt cache grow without end, until the container is killed.",
             )
-        if _fits_itself(seen):
+        if seen.fits_itself:
             yield advice(
                 "--n-gpu-layers",
                 "is not written: how many layers lie on the card depends on what is free at load.",
@@ -285,5 +186,5 @@ def _budget(seen: Seen) -> Iterator[Finding]:
     )
 
 
-_MAKERS: Final = (_memory, _cards, _words, _release, _host, _defaults, _probes, _budget)
+_MAKERS: Final = (memory_findings, _cards, _words, _release, _host, _defaults, _probes, _budget)
 """Each says what it has to say of one side."""

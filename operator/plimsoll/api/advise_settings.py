@@ -7,7 +7,8 @@ from plimsoll.api.advise_records import SettingRow
 from plimsoll.api.advise_subject import Subject
 from plimsoll.engines.base import EngineName, Release
 from plimsoll.engines.llama_cpp import running as llama_cpp
-from plimsoll.engines.reading import ROWS, Default
+from plimsoll.engines.options import ROWS
+from plimsoll.engines.reading import Default
 from plimsoll.engines.vllm import running as vllm
 from plimsoll.engines.vllm.running import VllmRun
 from plimsoll.facts.gpu import GpuFacts

@@ -6,7 +6,8 @@ from typing import Final
 from plimsoll.api.advise_records import Finding, Level
 from plimsoll.api.advise_subject import Subject
 from plimsoll.engines.launch import KSERVE_FLAGS, KSERVE_SERVER
-from plimsoll.engines.reading import ROWS, Doubt, Trouble
+from plimsoll.engines.options import ROWS
+from plimsoll.engines.reading import Doubt, Trouble
 
 _ON: Final = frozenset({"true", "1", "on", "yes"})
 _SENTENCES: Final = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from plimsoll.api.allowed import Allowed, not_allowed
 from plimsoll.api.deaths_taught import steps_taught
 from plimsoll.api.kv_offload import offload_ask, offload_problem, way_out
-from plimsoll.api.lanes import counted_from, lanes_of
+from plimsoll.api.lanes import at_the_gate, counted_from, gate_words, lanes_of
 from plimsoll.api.model_facts import KnownModel
 from plimsoll.api.pool import EngineSpec, Pool
 from plimsoll.api.prefix_ask import digest_of, prefix_caching, why_off
@@ -261,6 +261,7 @@ def _request(reach: Reach, pool: Pool, gpu: GpuFacts) -> PlanRequest:
         ),
         notes=(*known.notes, *counted_from(reach.measured)),
         kv_offload=offload_ask(spec, pool),
+        gate=at_the_gate(spec, pool),
     )
 
 
@@ -419,5 +420,7 @@ def ask_digest(spec: InferenceDeploymentSpec, pool: Pool, facts_text: str | None
         "kv": spec.kv_cache.model_dump(mode="json", exclude_unset=True, exclude={"try_dtype"}),
         "facts": facts_text,
     }
+    if (gate := gate_words(spec, pool)) is not None:
+        said["gate"] = gate
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 
 from plimsoll.api.pool import ENGINE_OF, known_dtypes
-from plimsoll.api.spec import FILES
+from plimsoll.api.spec import FILES, NOBODY_KNOWS
 from plimsoll.api.traffic import ONE_CHUNK
 from plimsoll.api.v1alpha1 import NAME_FORM
 from plimsoll.api.worker import OUR_PREFIXES
@@ -139,6 +139,7 @@ def _usable(engine: EngineName, member: str) -> str:
     return f"(has(self.engines.{engine}) && has(self.engines.{engine}.image) && has(self.model.{member}))"
 
 
+_HAS_KEYS: Final = "has(lane.keys) && lane.keys.size() > 0"
 _HAS_LANES: Final = "(has(self.lanes) && self.lanes.size() > 0)"
 _OURS: Final = " || ".join(f"key.startsWith('{prefix}')" for prefix in OUR_PREFIXES)
 
@@ -216,6 +217,14 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
             message="has no pools, and no engine that could run the model; "
             "write engines.vllm.image with model.uri, or engines.llamaCpp.image with model.gguf.uri",
             field=".engines",
+        ),
+        Rule(
+            cel="!has(self.traffic) || !has(self.traffic.lanes) || (has(self.gateway) && "
+            f"has(self.gateway.keysSecret)) || !self.traffic.lanes.exists(lane, {_HAS_KEYS})",
+            shows="lane %s",
+            values=(f"self.traffic.lanes.filter(lane, {_HAS_KEYS}).map(lane, lane.name)",),
+            message=NOBODY_KNOWS,
+            field=".gateway.keysSecret",
         ),
     ),
 }

@@ -30,6 +30,10 @@ DEFAULTED: Final = (("InferenceDeploymentSpec", "replicas"),)
 CARRIED_WHOLE: Final = (("InlineFacts", "model"), ("InlineFacts", "gguf"))
 """Fields whose inside the API server keeps and does not judge: `plimsoll facts` writes them and the
 operator reads them strictly, and written out they would be a third of the CRD."""
+UNANSWERED: Final = {"observedGeneration": -1}
+"""The status of an InferenceDeployment that no operator has seen. Without it kstatus (Flux, `helm --wait`)
+takes a new object for finished: what tells no observedGeneration is not held to it (fluxcd/cli-utils v1.2.2,
+pkg/kstatus/status/generic.go)."""
 CARRIED: Final = (
     "description",
     "type",
@@ -249,7 +253,8 @@ def inference_deployment_crd() -> Json:
     """The CRD of InferenceDeployment."""
     parts = {
         "spec": structural(v1alpha1.InferenceDeploymentSpec, strict=True),
-        "status": structural(v1alpha1.InferenceDeploymentStatus, strict=False),
+        "status": structural(v1alpha1.InferenceDeploymentStatus, strict=False)
+        | {"default": dict(UNANSWERED)},
     }
     return _crd(
         _names(v1alpha1.KIND, v1alpha1.PLURAL, v1alpha1.SHORT_NAME),

@@ -6,7 +6,10 @@ nobody has seen the card for long. A refused question leaves what runs alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from plimsoll.api.asks import PoolAsk
+from plimsoll.api.replicas import Share
 from plimsoll.api.status_types import PoolStatus
 from plimsoll.facts.record import Record
 from plimsoll.plan.held import still_fits
@@ -57,3 +60,15 @@ def settle(ask: PoolAsk, held: PoolStatus | None) -> Settled:
     if isinstance(outcome, Refusal):
         return old.model_copy(update={"refusal": outcome})
     return Settled(ask=ask, plan=outcome, digest=ask.digest, is_new=True)
+
+
+def claims_of(settled: Sequence[Settled]) -> list[Share]:
+    """What each pool asks of the workers; one without a plan takes none of those that nobody assigned."""
+    return [
+        Share(
+            pool=each.ask.pool,
+            wanted=each.ask.wanted,
+            room=each.ask.room if each.is_planned else 0,
+        )
+        for each in settled
+    ]

@@ -102,6 +102,15 @@ def _first_problem(spec: InferenceDeploymentSpec) -> Iterator[ManifestError]:
             "or engines.llamaCpp.image with model.gguf.uri",
             field=".engines",
         )
+    for lane in spec.traffic.lanes if spec.traffic is not None else ():
+        if lane.keys and spec.gateway.keys_secret is None:
+            yield ManifestError(f"lane {lane.name!r} {NOBODY_KNOWS}", field=".gateway.keysSecret")
+
+
+NOBODY_KNOWS: Final = (
+    "has keys, and nothing says who they are; write gateway.keysSecret, the Secret that holds them, "
+    "or take the lane's keys out"
+)
 
 
 def _pool_problem(spec: InferenceDeploymentSpec, pool: Pool) -> Iterator[ManifestError]:

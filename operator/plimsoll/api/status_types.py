@@ -191,6 +191,21 @@ class RecyclingStatus(Record):
     """Recycles since the object was made."""
 
 
+class GatewayStatus(Record):
+    """The gate in front of the workers."""
+
+    gates: int = 0
+    """Gates that are asked for."""
+    ready_gates: int = 0
+    """Gates that are ready and know their workers."""
+    is_door: bool = False
+    """Whether the Service leads to the gates."""
+    name: str = ""
+    """Name of the gate's Deployment."""
+    message: Annotated[str, Field(max_length=512)] = ""
+    """Why there is none, or what it cannot serve."""
+
+
 class InferenceDeploymentStatus(Record):
     """What Plimsoll made of it."""
 
@@ -230,6 +245,8 @@ class InferenceDeploymentStatus(Record):
     """What was recycled, and what may still be."""
     retrieval: Annotated[tuple[RetrievalStatus, ...], Field(max_length=16)] = ()
     """Gates before a KV cache of fewer bits, by pool."""
+    gateway: GatewayStatus | None = None
+    """The gate in front of the workers, where one is asked for."""
 
     def pool(self, name: str) -> PoolStatus | None:
         """The entry of one pool."""

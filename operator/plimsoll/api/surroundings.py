@@ -12,6 +12,7 @@ from plimsoll.api.status import PoolState
 from plimsoll.api.status_types import RecyclingStatus
 from plimsoll.api.v1alpha1 import InferenceDeployment
 from plimsoll.facts.gpu import Inventory
+from plimsoll.render.labels import POOL_LABEL
 
 BY_HAND: Final = "kubectl"
 """Field managers of people start with it."""
@@ -52,6 +53,15 @@ def around_of(
         is_autoscaled=is_autoscaled,
         leaving_nodes=leaving_nodes,
     )
+
+
+def live_pools(children: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Live Deployments by the pool they are for."""
+    return {
+        child["metadata"]["labels"][POOL_LABEL]: child
+        for child in children
+        if child["kind"] == "Deployment" and POOL_LABEL in child["metadata"].get("labels", {})
+    }
 
 
 def has_spare(state: PoolState, inventory: Inventory) -> bool:

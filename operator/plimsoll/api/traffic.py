@@ -240,6 +240,8 @@ class GatewaySpec(Record):
     """What keeps a conversation on one worker: None (when left out), Session (X-Session-Id) or Conversation."""
     image: Image | None = None
     """HAProxy's image, 2.6 or newer."""
+    inter_token_milliseconds: Annotated[Count, Field(ge=10, le=10_000)] | None = None
+    """Longest time between two tokens of an answer while prompts are read; sets vLLM's step."""
 
 
 class RecyclingMode(StrEnum):

@@ -13,6 +13,8 @@ import yaml
 
 from plimsoll.api.schema import crd_files
 from plimsoll.cli.exits import BadInputError, Exit
+from plimsoll.cli.references import FOLDER as REFERENCE
+from plimsoll.cli.references import references
 from plimsoll.cluster.agent_grants import agent_role_rules
 from plimsoll.cluster.grants import cluster_role_rules, own_role_rules, watched_role_rules
 from plimsoll.render.chart import render_chart_crd, render_chart_rbac, render_chart_watched_rbac
@@ -25,8 +27,8 @@ examples:
   plimsoll generate --root ../plimsoll   for a checkout elsewhere
 
 written: crds/ from the types, charts/plimsoll/templates/crds/ as the chart's copy of it, the
-operator's and the agents' roles in the chart from the lists of verbs that their code uses, and the
-chart's README from its values and their schema.
+operator's and the agents' roles in the chart from the lists of verbs that their code uses, the chart's
+README from its values and their schema, and docs/reference/ from types, commands, settings and metrics.
 
 exit codes:
   0  done, or nothing differs
@@ -90,15 +92,17 @@ def generated(root: Path | None = None) -> Mapping[str, str]:
         f"{CHART}/watched-role.yaml": render_chart_watched_rbac(watched_role_rules()),
         f"{CHART}/agent-clusterrole.yaml": render_chart_rbac(agent_role_rules(), of_agents=True),
         f"{CHART}/role.yaml": render_chart_rbac(own_role_rules(), namespaced=True),
+        **references(),
     }
 
 
 def differing_files(root: Path) -> tuple[str, ...]:
-    """Files that are missing or differ, and files in the folders of CRDs that no type prints any more."""
+    """Files that are missing or differ, and CRDs and reference pages that nothing prints any more."""
     texts = generated(root)
     changed = [name for name, text in texts.items() if _read(root / name) != text]
     folders = (root / "crds", root / CHART / "crds")
     there = [path for folder in folders if folder.is_dir() for path in folder.glob("*.yaml")]
+    there += (root / REFERENCE).glob("*.md")
     left_over = [name for path in there if (name := path.relative_to(root).as_posix()) not in texts]
     return tuple(sorted([*changed, *left_over]))
 

@@ -50,7 +50,7 @@ COMMANDS: Final = (
     Command("why", "what is said of one worker, and what holds a recycle back"),
     Command("probe", "does a server find numbers again in long contexts, at 16 bit and at fp8"),
     Command("calibration", "what engines were seen to take: show, export, import, reset"),
-    Command("generate", "write the CRDs and the chart's generated parts from the code"),
+    Command("generate", "write CRDs, the chart's parts and the reference pages from the code"),
     Command(
         "agent", "tell of one node's cards (a pod on each GPU node), or show what would be told"
     ),
@@ -64,7 +64,7 @@ _DESCRIPTION: Final = """\
 A load line for LLM inference workers: this much context, this many sequences, this many layers on
 this card, and no more. plan, explain, render, kv and facts work offline: they need no cluster.
 """
-_EPILOG: Final = """\
+TOP_EPILOG: Final = """\
 start with:
   plimsoll plan -f docs/examples/edge-assistant.yaml
   plimsoll plan --help
@@ -120,7 +120,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"plimsoll {__version__}")
         return Exit.FITS
     try:
-        return _module(arguments.command).run(arguments)
+        return command_module(arguments.command).run(arguments)
     except BadInputError as error:
         print(f"plimsoll {arguments.command}: {error}", file=sys.stderr)
         return Exit.BAD_INPUT
@@ -130,7 +130,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_prog(),
         description=_DESCRIPTION,
-        epilog=_EPILOG,
+        epilog=TOP_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"plimsoll {__version__}")
@@ -144,7 +144,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if named and command.name != "version":
-            module = _module(command.name)
+            module = command_module(command.name)
             below.epilog = module.EPILOG
             module.add_arguments(below)
     return parser
@@ -156,7 +156,8 @@ def _prog() -> str:
     return "kubectl plimsoll" if name.startswith("kubectl-plimsoll") else "plimsoll"
 
 
-def _module(name: str) -> CommandModule:
+def command_module(name: str) -> CommandModule:
+    """The module of one command, imported only now."""
     return cast(CommandModule, importlib.import_module(f"plimsoll.cli.{name}"))
 
 

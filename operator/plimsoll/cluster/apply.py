@@ -23,8 +23,9 @@ from plimsoll.cluster.difference import (
 from plimsoll.cluster.errors import ApiError, Conflict, Invalid, NotFound, NotLeading, Unavailable
 from plimsoll.cluster.events import announce
 from plimsoll.cluster.evict import carry_out
+from plimsoll.cluster.gate import tell_gates
 from plimsoll.cluster.inspection import keep_facts, make_job, wanted_of
-from plimsoll.cluster.kinds import CHILDREN, DEPLOYMENT, JOB, Kind, child_kind
+from plimsoll.cluster.kinds import CHILDREN, DEPLOYMENT, JOB, POD, Kind, child_kind
 from plimsoll.cluster.settled import Settled
 from plimsoll.cluster.status import write_status
 from plimsoll.decide import ChildRef, Desired, Manifest, Observed, after_block
@@ -58,7 +59,7 @@ class ApplyReport(Record):
     deleted: tuple[str, ...] = ()
     """Children removed, as Kind/name."""
     versions: Mapping[str, str] = Field(default_factory=dict)
-    """By kind, the resourceVersion that our last write to such a child led to."""
+    """By kind, the resourceVersion that our last write to such a child, or to a gate's pod, led to."""
     status_version: str | None = None
     """The object's resourceVersion after our write to its status; None when there was none."""
     announced: int = 0
@@ -113,6 +114,10 @@ async def make_so(
     status_version = None
     if desired.status is not None:
         status_version = await write_status(client, observed.deployment, desired.status, settled)
+    told = await tell_gates(client, desired.words, observed.deployment["metadata"]["namespace"])
+    for name, version in told.items():
+        applied.append(f"{POD.kind}/{name}")
+        written[POD.kind] = version
     blocked = await _act(client, desired, observed, settled, now_seconds)
     if blocked is not None:
         status_version = blocked.status_version or status_version

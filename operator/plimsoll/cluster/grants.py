@@ -107,7 +107,8 @@ GRANTS: Final[tuple[Grant, ...]] = (
         Scope.WATCHED,
         list="see workers, and which cards are taken",
         watch="hear when a worker becomes ready or fails",
-        patch="take a worker out of the Service before it is recycled, by one label",
+        patch="take a worker out of the Service before it is recycled, by one label; tell a gate its workers, "
+        "by annotations",
     ),
     *_grants(
         "",

@@ -11,6 +11,7 @@ from plimsoll.api.v1alpha1 import FactsConfigMap
 from plimsoll.cluster.client import Client
 from plimsoll.cluster.errors import NotFound
 from plimsoll.cluster.fleet import Fleet
+from plimsoll.cluster.gate import gate_of, is_gate, kept_annotations
 from plimsoll.cluster.inspection import NO_INSPECTOR, Inspector, is_inspection, look_at_inspection
 from plimsoll.cluster.kinds import CHILDREN, CONFIG_MAP, INFERENCE_DEPLOYMENT, POD
 from plimsoll.cluster.probe import is_probe, look_at_probe
@@ -21,7 +22,6 @@ from plimsoll.render.labels import (
     COMPONENT_LABEL,
     DEPLOYMENT_LABEL,
     DRAINING_COMPONENT,
-    PLAN_ANNOTATION,
     POOL_LABEL,
     label_value,
 )
@@ -60,14 +60,21 @@ async def look(
         look_at_inspection(client, deployment, inspector),
         look_at_probe(client, deployment, inspector),
         client.list_all(
-            POD, key.namespace, labels=labels, not_older_than=ANY, reduce=_worker_manifest
+            POD,
+            key.namespace,
+            labels=labels,
+            # never behind what we told a gate: else its place could be given again
+            not_older_than=written.get(POD.kind, ANY),
+            reduce=_worker_manifest,
         ),
         _children(client, key, labels, written),
     )
     readers = tuple(pod for pod in pods.items if is_inspection(pod))
     probes = tuple(pod for pod in pods.items if is_probe(pod))
     workers = (
-        worker_of(pod) for pod in pods.items if not is_inspection(pod) and not is_probe(pod)
+        worker_of(pod)
+        for pod in pods.items
+        if not (is_inspection(pod) or is_probe(pod) or is_gate(pod))
     )
     return Observed(
         deployment=deployment,
@@ -78,6 +85,7 @@ async def look(
         inspection=inspection.model_copy(update={"pods": readers}),
         probe=probe.model_copy(update={"pods": probes}),
         leaving_nodes=fleet.leaving(),
+        gates=tuple(gate_of(pod) for pod in pods.items if is_gate(pod)),
     )
 
 
@@ -146,9 +154,8 @@ def _worker_manifest(pod: Manifest) -> Manifest | None:
     """Only what `worker_of` reads."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
-    plan_id = (metadata.get("annotations") or {}).get(PLAN_ANNOTATION)
-    if plan_id:
-        kept["annotations"] = {PLAN_ANNOTATION: plan_id}
+    if annotations := kept_annotations(pod):
+        kept["annotations"] = annotations
     return {
         "metadata": kept,
         "spec": {

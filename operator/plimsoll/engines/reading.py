@@ -7,33 +7,19 @@ Words are read as the engine's own parser reads them (vLLM 0.33.0 utils/argparse
 common/arg.cpp), and what the parser would refuse is told beside what it was meant to say.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from plimsoll.engines.base import EngineName, FlagRow
-from plimsoll.engines.llama_cpp import flags as llama_cpp
+from plimsoll.engines.options import OFF, ROWS, Option, meaning, options_of
 from plimsoll.engines.shell import UNKNOWN
-from plimsoll.engines.vllm import flags as vllm
 
-_FILES: Final = {
-    EngineName.VLLM: Path(__file__).with_name("vllm") / "data" / "options.json",
-    EngineName.LLAMA_CPP: Path(__file__).with_name("llama_cpp") / "data" / "options.json",
-}
-ROWS: Final = {EngineName.VLLM: vllm.ROWS, EngineName.LLAMA_CPP: llama_cpp.ROWS}
-"""The flags of each engine that a plan pins or stumbles over."""
 _NEGATIVE: Final = re.compile(r"-\.?\d")
 _INVERSES: Final = (("--no-", "--"), ("--disable-", "--enable-"), ("--enable-", "--disable-"))
 _ON: Final = frozenset({"1", "true", "on", "enabled", "yes"})
-_OFF: Final = frozenset({"0", "false", "off", "disabled", "no"})
 _LEVELS: Final = frozenset({"on", "off", "auto", "0", "1", "true", "false", "enabled", "disabled"})
-_PAIRED: Final = ("--enable-", "--disable-")
-"""Switches with an opposite, which vLLM's parser also takes with --no- before their first name."""
-_SHORT_NOES: Final = frozenset({"-nkvo", "-nr", "-nocb"})
 _LLAMA_ENV: Final = "LLAMA_ARG_"
 
 
@@ -139,19 +125,6 @@ def _is_path(written: str) -> bool:
     return "." in written.partition("=")[0].partition(" ")[0]
 
 
-class _Option(NamedTuple):
-    """One option of a parser."""
-
-    name: str
-    """Its full name."""
-    takes: str
-    """switch, value, many, maybe (a value or none), level (on, off, auto or none), glued (-O3)."""
-    spelling: str
-    """As it was written."""
-    ended: str = ""
-    """The newest release that we know to have it, where the newest of all does not."""
-
-
 def read_words(
     engine: EngineName, words: Sequence[str], env: Mapping[str, str] | None = None
 ) -> Reading:
@@ -183,7 +156,7 @@ def read_words(
             if glued is not None or not values or option.takes == "glued"
             else f"{word} {' '.join(values)}"
         )
-        is_off, value = _meaning(option, value)
+        is_off, value = meaning(option, value)
         shown = f"{path}={value}" if path else value
         said.append(Said(option.name, shown, whole, is_off))
     allowed = 1 if engine is EngineName.VLLM else 0  # the model
@@ -212,8 +185,8 @@ def _split(engine: EngineName, word: str) -> tuple[str, str, str | None]:
     return key, path, value if equals else None
 
 
-def _option(engine: EngineName, key: str, word: str, doubts: list[Doubt]) -> _Option | None:
-    options = _options(engine)
+def _option(engine: EngineName, key: str, word: str, doubts: list[Doubt]) -> Option | None:
+    options = options_of(engine)
     found = options.get(key)
     if found is not None:
         if found.ended:
@@ -240,7 +213,7 @@ def _option(engine: EngineName, key: str, word: str, doubts: list[Doubt]) -> _Op
     return None
 
 
-def _beginning(options: Mapping[str, _Option], key: str) -> dict[str, _Option]:
+def _beginning(options: Mapping[str, Option], key: str) -> dict[str, Option]:
     """Options of the newest parser whose name begins so; those of older ones where it has none."""
     if len(key) <= len("--"):
         return {}
@@ -249,7 +222,7 @@ def _beginning(options: Mapping[str, _Option], key: str) -> dict[str, _Option]:
 
 
 def _values(
-    option: _Option, words: Sequence[str], at: int, glued: str | None, *, is_path: bool
+    option: Option, words: Sequence[str], at: int, glued: str | None, *, is_path: bool
 ) -> tuple[list[str], int]:
     """The option's values, and the place behind them."""
     if glued is not None:
@@ -270,7 +243,7 @@ def _values(
 
 def _doubts(
     engine: EngineName,
-    option: _Option,
+    option: Option,
     word: str,
     value: str | None,
     glued: str | None,
@@ -287,31 +260,6 @@ def _doubts(
         yield Doubt(Trouble.UNREAD, word if glued is not None else f"{word} {value}", option.name)
 
 
-def _meaning(option: _Option, value: str | None) -> tuple[bool, str | None]:
-    """Whether a switch is off, and the value that is left to say."""
-    if option.takes not in ("switch", "level"):
-        return False, value
-    is_inverse = option.takes == "switch" and _is_inverse(option)
-    if value is None:
-        return is_inverse, None
-    if option.takes == "level":
-        return value.lower() in _OFF, value
-    return (value.lower() in _OFF) is not is_inverse, None
-
-
-def _is_inverse(option: _Option) -> bool:
-    """Whether the spelling turns the option round: --no-enforce-eager, -nkvo, --disable-prefix-caching."""
-    return _turns(option.spelling) is not _turns(option.name)
-
-
-def _turns(spelling: str) -> bool:
-    """Whether a spelling says no, however often."""
-    name, says_no = spelling.lstrip("-"), spelling in _SHORT_NOES
-    while name.startswith(("no-", "disable-")):
-        name, says_no = name.partition("-")[2], not says_no
-    return says_no
-
-
 def _of_env(engine: EngineName, env: Mapping[str, str], said: set[str]) -> tuple[Said, ...]:
     """What LLAMA_ARG_* say; an argument wins over its variable (llama.cpp tools/server/README.md)."""
     if engine is not EngineName.LLAMA_CPP:
@@ -324,7 +272,7 @@ def _of_env(engine: EngineName, env: Mapping[str, str], said: set[str]) -> tuple
             if not name.startswith(_LLAMA_ENV):
                 continue
             negated = _LLAMA_ENV + "NO_" + name[len(_LLAMA_ENV) :]
-            takes = _options(engine)[row.name].takes
+            takes = options_of(engine)[row.name].takes
             if name in env:
                 found.append(_env_said(row, name, env[name], takes))
             elif negated in env and takes == "switch":
@@ -343,29 +291,6 @@ def _of_env(engine: EngineName, env: Mapping[str, str], said: set[str]) -> tuple
 def _env_said(row: FlagRow, name: str, value: str, takes: str) -> Said:
     written = f"{name}={value}"
     if takes != "switch":
-        return Said(row.name, value, written, takes == "level" and value.lower() in _OFF, True)
+        return Said(row.name, value, written, takes == "level" and value.lower() in OFF, True)
     is_on = value.lower() in _ON
     return Said(row.name, None, written, is_on is row.name.startswith("--no-"), True)
-
-
-@cache
-def _options(engine: EngineName) -> Mapping[str, _Option]:
-    """Every spelling of a parser; the table's name of an option counts where the table has it."""
-    data: dict[str, Any] = json.loads(_FILES[engine].read_text(encoding="utf-8"))
-    tabled = {spelling: row.name for row in ROWS[engine] for spelling in (row.name, *row.aliases)}
-    found: dict[str, _Option] = {}
-    for takes in ("switch", "value", "many", "maybe", "level"):
-        for line in data[takes]:
-            spellings = line.split()
-            name = next((tabled[each] for each in spellings if each in tabled), spellings[0])
-            hidden = [f"--no-{spellings[0][2:]}"] if spellings[0].startswith(_PAIRED) else []
-            found |= {each: _Option(name, takes, each) for each in (*spellings, *hidden)}
-    for takes, ended in data["ended"].items():
-        for flag, newest in ended.items():
-            found.setdefault(flag, _Option(tabled.get(flag, flag), takes, flag, newest))
-    for spelling, name in tabled.items():
-        like = found.get(name)
-        if like is None:  # of the table alone: an option that takes a value
-            found[name] = _Option(name, "value", name)
-        found.setdefault(spelling, (like or found[name])._replace(spelling=spelling))
-    return found

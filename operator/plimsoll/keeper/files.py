@@ -11,14 +11,15 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from plimsoll.facts.record import Record
 from plimsoll.gate.keys import KeysError, hashed
 from plimsoll.gate.records import GateRooms
 from plimsoll.gate.roster import PodSeen
+from plimsoll.gate.visit import Standing
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -37,6 +38,15 @@ class WorkerFile(Record):
     """Whether it may get requests."""
     is_leaving: bool = False
     """Whether it is to be drained."""
+
+
+class StandingFile(Record):
+    """Which of several gates this one is."""
+
+    gates: Annotated[int, Field(ge=1, le=2)]
+    """Gates that share the plan."""
+    place: Annotated[int, Field(ge=0, le=1)]
+    """Its place among them, from 0."""
 
 
 _WORKERS = TypeAdapter(tuple[WorkerFile, ...])
@@ -80,6 +90,12 @@ def read_workers(path: Path) -> tuple[PodSeen, ...]:
         PodSeen(each.name, each.address, each.pool, each.is_ready, each.is_leaving)
         for each in _WORKERS.validate_python(json.loads(path.read_bytes()))
     )
+
+
+def read_standing(path: Path) -> Standing:
+    """Which of several gates this one is. Raises ValueError or OSError."""
+    said = StandingFile.model_validate_json(path.read_bytes())
+    return Standing(gates=said.gates, place=said.place)
 
 
 def read_keys(folder: Path) -> dict[str, str]:

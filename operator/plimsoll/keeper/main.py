@@ -24,7 +24,7 @@ from plimsoll.gate.records import GateRooms
 from plimsoll.gate.roster import PodSeen
 from plimsoll.gate.tally import Tally, read_line
 from plimsoll.gate.visit import Standing
-from plimsoll.keeper.files import Followed, read_keys, read_rooms, read_workers
+from plimsoll.keeper.files import Followed, read_keys, read_rooms, read_standing, read_workers
 from plimsoll.keeper.loop import Keeper, World
 from plimsoll.keeper.page import metrics_text, state_json
 from plimsoll.keeper.runtime import Runtime, SilentError
@@ -36,6 +36,7 @@ ADMIN_SOCKET: Final = "haproxy.sock"
 LOG_SOCKET: Final = "log.sock"
 LOCK: Final = "keeper.lock"
 KEYS_PERIOD_SECONDS: Final = 5.0
+WAIT_SECONDS: Final = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +46,23 @@ class BusyError(RuntimeError):
 
 
 def prepare(duty: Duty) -> None:
-    """Write what HAProxy needs to start: the maps. Raises KeysError, OSError."""
+    """Write what HAProxy needs to start: the maps. Raises KeysError, OSError, and ValueError when there is no
+    plan, unless it is told later."""
     duty.folder.mkdir(parents=True, exist_ok=True)
     digests = {} if duty.keys is None else read_keys(duty.keys)
     (duty.folder / KEYS_MAP).write_text(map_text(digests))
-    lanes = read_rooms(duty.rooms).lanes
+    lanes = () if duty.standing is not None else read_rooms(duty.rooms).lanes
     ratios = "".join(f"{lane.name} {DEFAULT_HUNDREDTHS}\n" for lane in lanes)
     (duty.folder / RATIO_MAP).write_text(ratios)
 
 
 async def run(duty: Duty) -> None:
-    """Until told to stop. Raises BusyError, and OSError or ValueError when there is no plan."""
+    """Until told to stop. Raises BusyError, and OSError or ValueError when there is no plan, unless it is told
+    later: nothing is promised before this keeper knows that it may."""
+    standing = Standing(gates=duty.gates, place=duty.place)
+    if duty.standing is not None:
+        standing = await _told_at_last(duty.standing, duty.rooms, duty.workers)
+    told = Followed(duty.standing, read_standing, standing) if duty.standing is not None else None
     rooms: Followed[GateRooms] = Followed(duty.rooms, read_rooms, read_rooms(duty.rooms))
     workers: Followed[tuple[PodSeen, ...]] = Followed(duty.workers, read_workers, ())
     tally = Tally()
@@ -63,8 +70,8 @@ async def run(duty: Duty) -> None:
     world = World(
         rooms=rooms,
         pods=workers,
-        standing=lambda: Standing(
-            gates=duty.gates, place=duty.place, is_retiring=retiring.is_set()
+        standing=lambda: (standing if told is None else told())._replace(
+            is_retiring=retiring.is_set()
         ),
     )
     runtime = Runtime(duty.folder / ADMIN_SOCKET)
@@ -91,6 +98,23 @@ async def run(duty: Duty) -> None:
     for found in ended:
         if isinstance(found, Exception):
             raise found
+
+
+async def _told_at_last(standing: Path, rooms: Path, workers: Path) -> Standing:
+    """Wait until all three can be read."""
+    is_waiting = False
+    while True:
+        try:
+            found = read_standing(standing)
+            read_rooms(rooms)
+            read_workers(workers)
+        except (OSError, ValueError) as error:
+            if not is_waiting:
+                log.info("waits until it is told its duty", extra={"why": str(error)})
+            is_waiting = True
+            await asyncio.sleep(WAIT_SECONDS)
+        else:
+            return found
 
 
 @contextlib.contextmanager

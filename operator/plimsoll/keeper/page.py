@@ -10,7 +10,7 @@ from plimsoll.gate.step import held
 from plimsoll.gate.tally import WAIT_BOUNDS_SECONDS, Tally
 from plimsoll.keeper.loop import Told
 
-_HELP: Final = {
+HELP: Final = {
     "plimsoll_gate_slots": ("gauge", "Requests that a lane may have on a worker at once."),
     "plimsoll_gate_planned_slots": ("gauge", "The same as planned, before anything is lent."),
     "plimsoll_gate_in_flight": ("gauge", "Requests that a lane has on a worker."),
@@ -26,13 +26,13 @@ _HELP: Final = {
 
 def metrics_text(told: Told, tally: Tally, lanes: tuple[str, ...]) -> str:
     """The page for Prometheus, in its text form."""
-    rows: dict[str, list[str]] = {name: [] for name in _HELP}
+    rows: dict[str, list[str]] = {name: [] for name in HELP}
     for name, labels, value in _samples(told, tally, lanes):
         family = name if name in rows else name.rsplit("_", 1)[0]
         pairs = ",".join(f'{key}="{text}"' for key, text in labels.items())
         rows[family].append(f"{name}{{{pairs}}} {value:g}" if pairs else f"{name} {value:g}")
     return "".join(
-        f"# HELP {name} {_HELP[name][1]}\n# TYPE {name} {_HELP[name][0]}\n"
+        f"# HELP {name} {HELP[name][1]}\n# TYPE {name} {HELP[name][0]}\n"
         + "\n".join(lines)
         + "\n"
         for name, lines in rows.items()

@@ -22,6 +22,8 @@ class Duty(Record):
     """File with the plan: lanes, and one worker of each pool."""
     workers: Path = Path("/etc/plimsoll/workers.json")
     """File with the workers: name, address, pool, isReady, isLeaving."""
+    standing: Path | None = None
+    """File with gates and place, for a keeper that is told them, and all else, only after its start: it waits."""
     keys: Path | None = None
     """Folder with one API key per file; no key is needed when left out."""
     host: str = ""

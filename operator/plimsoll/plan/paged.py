@@ -7,9 +7,19 @@ from plimsoll.engines.base import ByteOwner, EngineName, LedgerLine
 from plimsoll.engines.vllm import flags, kv, memory
 from plimsoll.facts.record import Named
 from plimsoll.facts.source import Confidence
-from plimsoll.plan import kv_offload, ledger, paged_words, taught
+from plimsoll.plan import kv_offload, lanes_words, ledger, paged_words, taught
 from plimsoll.plan.concurrency import largest
-from plimsoll.plan.paged_ask import PagedAsk, Sizing, most_sequences, prepare, size
+from plimsoll.plan.lanes import lane_settings, sequences_at_the_gate
+from plimsoll.plan.paged_ask import (
+    PagedAsk,
+    Sizing,
+    block_tokens,
+    most_sequences,
+    pool_tokens,
+    prepare,
+    size,
+    state_tokens,
+)
 from plimsoll.plan.records import (
     Concurrency,
     Guarantee,
@@ -125,9 +135,17 @@ def _sequences(ask: PagedAsk) -> int | Refusal:
             f"sequence of {ask.length:,} tokens fits beside it.",
         )
     most = capped(most_sequences(ask.gpu), ask.request.steps.max_num_seqs)
+    if ask.request.gate is not None:
+        most = min(most, ask.step_tokens)  # vLLM does not start with fewer tokens in a step
     asked = ask.request.concurrency
     if asked is None:
-        return largest(lambda n: _holds(ask, n), at_most=most, near=ask.about(size(ask, most // 4)))
+        held = largest(lambda n: _holds(ask, n), at_most=most, near=ask.about(size(ask, most // 4)))
+        return sequences_at_the_gate(
+            ask.request.gate,
+            held,
+            block_tokens=block_tokens(ask) or 1,
+            pool_tokens=lambda n: pool_tokens(ask, size(ask, n)),
+        )
     if asked <= most and _holds(ask, asked):
         return asked
     return Refusal(
@@ -166,9 +184,6 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
         + ("as the engine reported" if sizing.is_at_ceiling else "the engine may find more"),
     )
     worst, occupied = ask.worst_case(sizing), ask.occupied(sizing)
-    block_tokens = request.overrides.block_size or (
-        None if ask.pool.is_forced else ask.pool.block_tokens
-    )
     settings = flags.VllmSettings(
         dtype=ask.dtype,
         tensor_parallel_size=request.cards,
@@ -177,12 +192,20 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
         max_num_seqs=sizing.sequences,
         max_num_batched_tokens=ask.step_tokens,
         kv_cache_dtype=request.kv_dtype,
-        block_size=block_tokens,
+        block_size=block_tokens(ask),
         largest_graph=memory.largest_graph(
             sizing.sequences, ask.step_tokens, most_or_none(request.steps.largest_graph)
         ),
         kv_cache_bytes=pool.bytes if ask.gpu.unified_memory else None,
         kv_cache_blocks=blocks if ask.gpu.unified_memory else None,
+        lanes=lane_settings(
+            request.gate,
+            ask.release,
+            step=ask.step_tokens,
+            sequences=sizing.sequences,
+            longest=ask.length,
+            state_tokens=state_tokens(ask),
+        ),
     )
     settings = kv_offload.pinned(settings, request, ask.release, ask.offload)
     per_card = ask.pool.bytes_per_token_per_card
@@ -201,8 +224,8 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
             bytes_per_token_per_card=per_card,
             bytes_per_token_per_replica=per_card * request.cards,
             pool_bytes_per_card=pool.bytes,
-            pool_tokens=sizing.blocks * ask.length // ask.blocks_at_full_length,
-            block_tokens=block_tokens,
+            pool_tokens=pool_tokens(ask, sizing),
+            block_tokens=block_tokens(ask),
             dtype=request.kv_dtype,
         ),
         concurrency=Concurrency(
@@ -228,6 +251,7 @@ def _written_down(ask: PagedAsk, sizing: Sizing) -> Plan:
             *paged_words.notes(ask),
             *kv_offload.notes(ask.offload),
             *taught.notes(request.steps),
+            *lanes_words.notes(ask, sizing),
         ),
         provenance=(ask.model.provenance, ask.gpu.provenance),
         kv_offload=kv_offload.planned(ask.offload) if ask.offload else None,

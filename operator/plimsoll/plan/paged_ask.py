@@ -13,6 +13,8 @@ from plimsoll.plan import kv_offload
 from plimsoll.plan.calibration import CalibrationKey, Measurement, believable, calibrated
 from plimsoll.plan.concurrency import expected_sequences, load_of
 from plimsoll.plan.crowd import Load, exceeded_with, is_rarer, sequences_about
+from plimsoll.plan.lanes import step_tokens as step_for_lanes
+from plimsoll.plan.lanes_pace import prompt_tokens_per_second
 from plimsoll.plan.length import length_field, length_of
 from plimsoll.plan.records import Guarantee, Lane, PlanRequest, Reason, Refusal
 from plimsoll.plan.steps import capped, most_or_none, share_of
@@ -167,21 +169,26 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
             f"{model.max_position_embeddings:,}.",
         )
     step_tokens = request.overrides.max_num_batched_tokens or capped(
-        memory.default_batched_tokens(request.gpu, release), request.steps.max_num_batched_tokens
+        _usual_step(request, model, release), request.steps.max_num_batched_tokens
     )
     dtype = _compute_dtype(model, request.gpu)
-    pool = _layout(
+    lay_out = partial(
+        _layout,
         model.model_copy(update={"dtype": dtype}),
         cards=request.cards,
         kv_dtype=request.kv_dtype,
         release=release,
         max_model_len=length,
-        max_num_batched_tokens=step_tokens,
         capability=request.gpu.capability,
         block_tokens=request.overrides.block_size,
         has_prefix_caching=kv_offload.has_prefix_caching(request, release),
         has_hybrid_manager=kv_offload.has_hybrid_manager(request, release),
     )
+    pool = lay_out(max_num_batched_tokens=step_tokens)
+    needs = step_that_states_need(request, pool, release)
+    if needs is not None and needs > step_tokens:
+        step_tokens = needs
+        pool = lay_out(max_num_batched_tokens=step_tokens)
     if (refusal := kv_offload.cannot_start(request, release)) is not None:
         return refusal
     if isinstance(pool, kv.EngineRefuses):
@@ -206,6 +213,33 @@ def prepare(request: PlanRequest) -> PagedAsk | Refusal:
     key = calibration_key(ask)
     alike = (one for one in request.calibration if one.key._replace(extras="") == key)
     return ask._replace(measured=next(iter(believable(alike)), None))
+
+
+def _usual_step(request: PlanRequest, model: ModelFacts, release: Release) -> int:
+    """Tokens of a step where nobody set them: the engine's own, or fewer for lanes at a gate."""
+    usual, gate = memory.default_batched_tokens(request.gpu, release), request.gate
+    if gate is None:
+        return usual
+    step = step_for_lanes(gate, usual, prompt_tokens_per_second(model, request.gpu, request.cards))
+    asked = request.overrides.max_num_seqs or request.concurrency or 0
+    return max(step, min(usual, asked))  # vLLM does not start with fewer tokens than sequences
+
+
+def step_that_states_need(
+    request: PlanRequest, pool: kv.PagedLayout | kv.EngineRefuses, release: Release
+) -> int | None:
+    """Tokens of a step that holds two blocks of recurrent state, where lanes made it smaller; None otherwise.
+
+    A chunk of a prompt ends at a block there: vLLM 0.20.2 does not start with a smaller bound on long
+    prompts (config/vllm.py).
+    """
+    is_ours = request.gate is not None and request.overrides.max_num_batched_tokens is None
+    if not is_ours or isinstance(pool, kv.EngineRefuses) or not pool.state_blocks:
+        return None
+    usual = capped(
+        memory.default_batched_tokens(request.gpu, release), request.steps.max_num_batched_tokens
+    )
+    return min(usual, 2 * pool.block_tokens)
 
 
 def calibration_key(ask: PagedAsk) -> CalibrationKey:
@@ -336,6 +370,22 @@ def size(ask: PagedAsk, sequences: int) -> Sizing:
         overdrawn_bytes=max(0, requested + graphs_outside - free_at_start),
         is_at_ceiling=is_at_ceiling,
     )
+
+
+def block_tokens(ask: PagedAsk) -> int | None:
+    """Tokens of a block as pinned; None where the card's kernel decides."""
+    own = None if ask.pool.is_forced else ask.pool.block_tokens
+    return ask.request.overrides.block_size or own
+
+
+def state_tokens(ask: PagedAsk) -> int:
+    """Tokens of a block, at whose ends recurrent states lie; 1 where the model keeps none."""
+    return ask.pool.block_tokens if ask.pool.state_blocks else 1
+
+
+def pool_tokens(ask: PagedAsk, sizing: Sizing) -> int:
+    """Tokens that the pool holds for sequences of the whole length."""
+    return max(0, sizing.blocks) * ask.length // ask.blocks_at_full_length
 
 
 def inside_owners(release: Release) -> tuple[ByteOwner, ...]:

@@ -10,6 +10,7 @@ from plimsoll.facts.model import GgufFacts, ModelFacts
 from plimsoll.facts.record import Named, Record
 from plimsoll.facts.source import Provenance
 from plimsoll.plan.calibration import Measurement
+from plimsoll.plan.lanes import AtTheGate
 from plimsoll.plan.reported import Ceiling
 from plimsoll.plan.steps import Steps
 
@@ -110,6 +111,8 @@ class PlanRequest(NamedTuple):
     """Whether prefixes are cached; None leaves it on, as nobody spoke of it."""
     steps: Steps = Steps()
     """What deaths of workers taught."""
+    gate: AtTheGate | None = None
+    """Lanes at a gate in front of the workers; None without. vLLM only."""
 
 
 class Reason(StrEnum):

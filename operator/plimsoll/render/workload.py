@@ -28,6 +28,7 @@ from plimsoll.render.labels import (
     pool_selector,
 )
 from plimsoll.render.last_words import pod_template_2
+from plimsoll.render.plan_labels import pod_template_3
 from plimsoll.render.pod import ENGINE_TITLES, pod_template_1
 from plimsoll.render.records import Manifest, OwnerRef, PoolWorkload
 from plimsoll.render.source import source_problem
@@ -35,6 +36,7 @@ from plimsoll.render.source import source_problem
 REVISIONS: Final[dict[int, Callable[[PoolWorkload, str], Manifest]]] = {
     1: pod_template_1,
     2: pod_template_2,
+    3: pod_template_3,
 }
 """Revision of the pod template -> what writes it, given the workload and the plan's digest."""
 NEWEST_REVISION: Final = max(REVISIONS)

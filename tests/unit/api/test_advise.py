@@ -191,6 +191,30 @@ def test_what_only_adds_is_not_judged_to_fit_and_is_judged_not_to() -> None:
     assert AdviceVerdict.WOULD_NOT_FIT is said("Qwen/Qwen3-32B --enable-lora").verdict
 
 
+@pytest.mark.parametrize(
+    ("args", "image"),
+    [
+        (f"{EIGHT_B} --max-model-len 4096 --kv-cache-dtype nvfp4", VLLM),
+        ("-m /m/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf -c 4096 -np 1 -ngl 99 -ctk q5_1 -ctv q5_1", LLAMA_CPP),
+        ("-m /m/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf -c 200000 -np 1 -ngl 99", LLAMA_CPP),
+    ],
+)  # fmt: skip
+def test_what_only_the_planner_refuses_is_not_judged(args: str, image: str) -> None:
+    found = said(args, image=image)
+    assert AdviceVerdict.UNKNOWN is found.verdict
+    assert ("memory" in about(found, Level.UNKNOWN), about(found, Level.MATTERS)) == (True, [])
+
+
+def test_a_length_beyond_the_model_is_told_in_the_flags_own_words() -> None:
+    found = said("meta-llama/Meta-Llama-3-8B-Instruct --max-model-len 16384", gpu="h100-sxm")
+    assert AdviceVerdict.WOULD_NOT_FIT is found.verdict
+    message = next(each.message for each in found.findings if each.about == "memory")
+    assert "--max-model-len is 16,384 tokens" in message
+    allowed = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
+    long = said("meta-llama/Meta-Llama-3-8B-Instruct --max-model-len 16384", env=allowed)
+    assert AdviceVerdict.UNKNOWN is long.verdict
+
+
 def test_no_graphs_leave_more_for_the_pool() -> None:
     with_graphs, eager = (
         held(said(f"{EIGHT_B} --max-model-len 4096 {flag}").now) for flag in ("", "--enforce-eager")
@@ -275,6 +299,24 @@ def test_a_thin_margin_matters() -> None:
     found = said(f"{EIGHT_B} --max-model-len 4096 --gpu-memory-utilization 0.975")
     assert isinstance(found.now, Plan)
     assert "--gpu-memory-utilization" in about(found, Level.MATTERS)
+
+
+@pytest.mark.parametrize(
+    ("release", "env", "is_said"),
+    [
+        ("0.17.1", {}, False),
+        ("0.19.0", {}, True),
+        ("0.19.0", {"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": "1"}, False),
+        ("0.22.1", {}, False),
+        ("0.22.1", {"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": "0"}, True),
+    ],
+)
+def test_graphs_come_on_top_of_the_share_where_the_profile_leaves_them_out(
+    release: str, env: dict[str, str], is_said: bool
+) -> None:
+    args = f"{EIGHT_B} --max-model-len 4096 --gpu-memory-utilization 0.92"
+    found = said(args, image=f"vllm/vllm-openai:v{release}", env=env)
+    assert is_said is any("of graphs come on top" in each.message for each in found.findings)
 
 
 def test_a_prompt_cache_without_end_matters() -> None:

@@ -41,7 +41,7 @@ def pod(spec: dict[str, Any]) -> Workload:
 @pytest.mark.parametrize(
     ("name", "title", "made_by", "replicas"),
     [
-        ("vllm_docs.yaml", "Deployment default/mistral-7b", "", 1),
+        ("vllm_docs.yaml", "Deployment default/chat-7b", "", 1),
         ("production_stack.yaml", "Deployment llm/stack-llama70b-deployment-vllm", "vLLM production-stack", 2),
         ("kserve_service.yaml", "InferenceService kserve-test/huggingface-llama3", "KServe", 1),
         ("kserve_deployment.yaml", "Deployment kserve-test/huggingface-llama3-predictor", "KServe", 1),

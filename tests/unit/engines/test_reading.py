@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from engine_parsers import Ended, llama_flags, llama_reads, vllm_actions, vllm_reads
 from plimsoll.engines.base import EngineName
-from plimsoll.engines.reading import ROWS, Reading, Trouble, read_words
+from plimsoll.engines.options import ROWS
+from plimsoll.engines.reading import Reading, Trouble, read_words
 
 VLLM, LLAMA_CPP = EngineName.VLLM, EngineName.LLAMA_CPP
 FATAL = {

@@ -11,7 +11,14 @@ import pytest
 from plimsoll.gate.keys import KeysError
 from plimsoll.gate.records import GateRooms, LaneRoom
 from plimsoll.gate.roster import PodSeen
-from plimsoll.keeper.files import Followed, read_keys, read_rooms, read_workers
+from plimsoll.gate.visit import Standing
+from plimsoll.keeper.files import (
+    Followed,
+    read_keys,
+    read_rooms,
+    read_standing,
+    read_workers,
+)
 
 
 def write(path: Path, value: object, at: int) -> None:
@@ -46,6 +53,16 @@ def test_workers_are_read(tmp_path: Path) -> None:
     write(path, [{"name": "a"}], 2)
     with pytest.raises(ValueError, match="address"):
         read_workers(path)
+
+
+def test_standing_is_read_and_no_third_gate(tmp_path: Path) -> None:
+    path = tmp_path / "standing.json"
+    write(path, {"gates": 2, "place": 1}, 1)
+    assert Standing(gates=2, place=1) == read_standing(path)
+    for wrong in ({"gates": 3, "place": 1}, {"gates": 2}, {}):
+        write(path, wrong, 2)
+        with pytest.raises(ValueError, match=r"gates|place"):
+            read_standing(path)
 
 
 def test_a_mounted_secret_is_read_without_its_links(tmp_path: Path) -> None:

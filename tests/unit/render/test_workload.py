@@ -34,6 +34,29 @@ def test_golden_revision_2_writes_the_bytes_that_it_always_wrote(
     assert_golden("workload-revision-2.yaml", text)
 
 
+def test_golden_revision_3_writes_the_bytes_that_it_always_wrote(
+    vllm: PoolWorkload, llama_cpp: PoolWorkload
+) -> None:
+    text = to_yaml(
+        manifest
+        for workload in (vllm, llama_cpp)
+        for manifest in pool_manifests(workload.model_copy(update={"template_revision": 3}))
+    )
+    assert_golden("workload-revision-3.yaml", text)
+
+
+def test_the_plan_is_on_the_pod_for_proxies_that_are_not_ours(vllm: PoolWorkload) -> None:
+    old, new = (pod(vllm, "sha256:0")["metadata"]["labels"] for pod in (REVISIONS[2], REVISIONS[3]))
+    said = vllm.plan.concurrency.max_num_seqs, vllm.plan.kv.pool_tokens, vllm.plan.max_model_len
+    assert (str(said[0]), str(said[1]), str(said[2])) == (
+        new["plimsoll.dev/max-num-seqs"],
+        new["plimsoll.dev/kv-tokens"],
+        new["plimsoll.dev/max-model-len"],
+    )
+    assert old.items() <= new.items()
+    assert 3 == len(new) - len(old)
+
+
 def test_every_revision_has_a_golden_file() -> None:
     assert {f"workload-revision-{number}.yaml" for number in REVISIONS} == {
         path.name for path in FOLDER.glob("workload-revision-*.yaml")

