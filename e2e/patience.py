@@ -25,7 +25,7 @@ class Patience:
     HTTP_ANSWER: Final = 10.0
     # what it does
     NODE_READY: Final = 60.0
-    POOL_ROLLOUT: Final = 60.0
+    POOL_ROLLOUT: Final = 150.0
     POD_GONE: Final = 60.0
     CRD_SERVED: Final = 30.0
     AUDIT_WRITTEN: Final = 15.0
