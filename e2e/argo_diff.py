@@ -27,7 +27,8 @@ def three_way(config: Manifest, live: Manifest) -> Manifest:
     original = _without_namespace(json.loads(text)) if text else config
     seen = only_known(original, live)
     patch = merged_patches(_changes(seen, config), _removals(original, config))
-    return patched(live, patch)
+    predicted: Manifest = patched(live, patch)
+    return predicted
 
 
 def only_known(known: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:

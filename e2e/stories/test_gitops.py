@@ -47,6 +47,12 @@ TEAM: Final = "chat"
 """The folder of models, and so application and namespace, as applicationset.yaml makes them."""
 SLOW: Final = {"annotations": {"fake.plimsoll.test/ready-after": "2s"}}
 STUCK: Final = {"annotations": {"fake.plimsoll.test/never-ready": "true"}}
+CALM: Final[dict[str, Any]] = {
+    "PLIMSOLL_LEASE_SECONDS": "15",
+    "PLIMSOLL_RENEW_DEADLINE_SECONDS": "10",
+    "PLIMSOLL_RETRY_SECONDS": "2",
+}
+"""Losing the Lease is no part of these stories."""
 TOO_MUCH: Final = {"maxModelLen": 8192, "concurrency": 2000}
 
 
@@ -95,9 +101,15 @@ class Desk:
         self.argo.sync(self.models)
 
     def take_out(self, name: str) -> None:
-        """One object less in Git, and a sync."""
+        """One object less in Git, and a sync, which waits for what it prunes."""
         (self.folder / f"{name}.yaml").unlink()
         self.argo.sync(self.models)
+        key = Key("plimsoll.dev", "InferenceDeployment", TEAM, name)
+        eventually(
+            lambda: self.argo.live(key) is None,
+            within=Patience.POD_GONE,
+            says=f"{name} is gone with its children",
+        )
 
     def is_seen_as(self, name: str) -> tuple[str, str]:
         """Argo's health and kstatus of one object, of the same moment."""
@@ -191,7 +203,7 @@ def test_an_object_that_nobody_answered_yet_is_progressing(desk: Desk) -> None:
     desk.commit("new", workers=1)
     assert desk.is_seen_as("new") == ("Progressing", "InProgress")
     desk.must_be_in_sync()
-    desk.world.installed.start()
+    desk.world.installed.start(**CALM)
     desk.await_seen_as("new", "Healthy", "Current", "the operator came")
     desk.must_be_in_sync()
     desk.take_out("new")

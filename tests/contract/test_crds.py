@@ -161,10 +161,13 @@ def test_the_schema_is_structural(name: str) -> None:
         assert not {"properties", "additionalProperties"} <= set(node), place
 
 
-def test_replicas_is_the_only_default() -> None:
-    """HPA and `kubectl scale` read it; any other default would be a difference to what is in Git."""
+def test_replicas_is_the_only_default_of_what_people_write() -> None:
+    """HPA and `kubectl scale` read it; any other would be a difference to what is in Git. A new object's
+    status says that nobody has answered yet, for kstatus."""
     defaults = [place for place, node in nodes(schema(INFERENCE_DEPLOYMENTS)) if "default" in node]
-    assert defaults == [".spec.replicas"]
+    assert defaults == [".spec.replicas", ".status"]
+    status = schema(INFERENCE_DEPLOYMENTS)["properties"]["status"]
+    assert status["default"] == {"observedGeneration": -1}
 
 
 @BOTH

@@ -13,8 +13,14 @@ import yaml
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (
     ROOT / "README.md",
-    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "measured"),
+    *sorted(
+        page
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.parent.name not in ("measured", "adr")
+    ),
 )
+"""Without pages that speak of what was, or of other objects."""
+FILES: Final = (".json", ".yaml", ".py", ".md", ".safetensors", ".gguf")
 FENCE: Final = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 DOTTED: Final = re.compile(r"`((?:[a-z]\w*(?:\[\*?\])?\.)+[a-z]\w*(?:\[\*?\])?)(?:[:=][^`]*)?`")
 
@@ -37,7 +43,8 @@ def values() -> dict[str, Any]:
 def named(text: str) -> Iterator[str]:
     """Dotted names in code outside of blocks, without brackets."""
     for match in DOTTED.finditer(FENCE.sub("", text)):
-        yield re.sub(r"\[\*?\]", "", match[1])
+        if not match[1].endswith(FILES):
+            yield re.sub(r"\[\*?\]", "", match[1])
 
 
 def is_field(node: dict[str, Any], path: list[str]) -> bool:

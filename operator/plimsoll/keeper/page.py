@@ -32,9 +32,7 @@ def metrics_text(told: Told, tally: Tally, lanes: tuple[str, ...]) -> str:
         pairs = ",".join(f'{key}="{text}"' for key, text in labels.items())
         rows[family].append(f"{name}{{{pairs}}} {value:g}" if pairs else f"{name} {value:g}")
     return "".join(
-        f"# HELP {name} {HELP[name][1]}\n# TYPE {name} {HELP[name][0]}\n"
-        + "\n".join(lines)
-        + "\n"
+        f"# HELP {name} {HELP[name][1]}\n# TYPE {name} {HELP[name][0]}\n" + "\n".join(lines) + "\n"
         for name, lines in rows.items()
         if lines
     )
