@@ -14,7 +14,7 @@ from plimsoll.cli.documents import Document, read_documents, read_text
 from plimsoll.cli.exits import BadInputError, Exit
 from plimsoll.cli.inputs import inventory_in
 from plimsoll.cli.offline import catalogue_card
-from plimsoll.cli.output import Form, as_text, as_yaml
+from plimsoll.cli.output import Form, add_output, as_text, as_yaml
 from plimsoll.cli.text import page_of
 from plimsoll.facts.gpu import Inventory
 from plimsoll.plan.records import Lane
@@ -106,13 +106,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="lengths of requests from a page of a running vLLM, `curl HOST:8000/metrics`: how many "
         "sequences are expected to hold",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORM",
-        choices=_FORMS,
-        default=Form.TABLE.value,
-        help="table (default), json, yaml, or manifest: an InferenceDeployment to start from",
+    add_output(
+        parser,
+        says="table (default), json, yaml, or manifest: an InferenceDeployment to start from",
+        forms=_FORMS,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from plimsoll.cli.curve import svg_curve, terminal_curve
 from plimsoll.cli.exits import BadInputError, Exit
 from plimsoll.cli.hints import hint, too_short
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.cli.replay import Recording, Replay, replay
 from plimsoll.cli.series import read_latency, read_memory, read_series, read_share
 from plimsoll.diagnose.records import VerdictKind
@@ -107,14 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="length of an hour of the detector, e.g. 5m for a load test of 40 minutes (default 1h)",
     )
     parser.add_argument("--svg", metavar="FILE", help="draw the floors of memory into this file")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORM",
-        choices=[form.value for form in Form],
-        default=Form.TABLE.value,
-        help="table (default: words and a curve), json or yaml",
-    )
+    add_output(parser, says="table (default: words and a curve), json or yaml")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.facts.files import (
     CONFIG,
     Folder,
@@ -77,13 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also write what was found to FILE, in 4096 bytes, for the operator's inspection pods",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORM",
-        choices=[Form.YAML.value, Form.JSON.value],
+    add_output(
+        parser,
+        says="yaml (default) or json",
+        forms=[Form.YAML.value, Form.JSON.value],
         default=Form.YAML.value,
-        help="yaml (default) or json",
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from plimsoll.cli import kv_answer
 from plimsoll.cli.exits import BadInputError, Exit
 from plimsoll.cli.kv_query import DEFAULT_GPU, fields_of, query
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.facts.model import ModelFacts, UnknownLayout
 
 EPILOG: Final = """\
@@ -109,14 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", action="store_true", help="one question a line (JSON) from standard input"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORM",
-        choices=[form.value for form in Form],
-        default=Form.TABLE.value,
-        help="table (default), json or yaml",
-    )
+    add_output(parser, says="table (default), json or yaml")
 
 
 def run(arguments: argparse.Namespace) -> int:

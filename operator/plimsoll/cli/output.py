@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 
 class Form(StrEnum):
@@ -13,6 +15,22 @@ class Form(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+
+
+ALL_FORMS: Final = tuple(form.value for form in Form)
+
+
+def add_output(
+    parser: argparse.ArgumentParser,
+    *,
+    says: str,
+    forms: Iterable[str] = ALL_FORMS,
+    default: str = Form.TABLE.value,
+) -> None:
+    """The option -o, the same in every command; `says` is its help."""
+    parser.add_argument(
+        "-o", "--output", metavar="FORM", choices=list(forms), default=default, help=says
+    )
 
 
 def as_text(data: Any, form: Form) -> str:

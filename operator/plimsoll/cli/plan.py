@@ -15,7 +15,7 @@ from plimsoll.cli.inputs import (
     add_lengths_argument,
     answers_to,
 )
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.cli.text import Page, page_of
 
 EPILOG: Final = """\
@@ -47,14 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare all cards of the catalogue, best capacity first",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORM",
-        choices=[form.value for form in Form],
-        default=Form.TABLE.value,
-        help="table (default), json or yaml",
-    )
+    add_output(parser, says="table (default), json or yaml")
 
 
 def run(arguments: argparse.Namespace) -> int:

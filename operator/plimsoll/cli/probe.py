@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.cli.progress import Progress
 from plimsoll.cli.text import Column, page_of, table
 from plimsoll.diagnose.retrieval import contexts_of, default_depths, default_lengths
@@ -135,14 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument("--release", metavar="TEXT", help="its release, as in the image's tag")
     record.add_argument("--dtype", metavar="DTYPE", help="the KV cache dtype of --url")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORM",
-        choices=[form.value for form in Form],
-        default=Form.TABLE.value,
-        help="table (default: words and numbers), json or yaml",
-    )
+    add_output(parser, says="table (default: words and numbers), json or yaml")
 
 
 class Wish(NamedTuple):

@@ -19,7 +19,7 @@ from plimsoll.cli.inputs import (
     with_calibration,
 )
 from plimsoll.cli.offline import Case, answer, changed
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.decide import Manifest, Observed, decide
 from plimsoll.facts.gpu import Inventory
 from plimsoll.plan.records import Refusal
@@ -51,14 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replicas", metavar="N", type=int, help="workers over all pools, instead of spec.replicas"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORM",
-        choices=_FORMS,
-        default=Form.YAML.value,
-        help="yaml (default) or json",
-    )
+    add_output(parser, says="yaml (default) or json", forms=_FORMS, default=Form.YAML.value)
 
 
 def run(arguments: argparse.Namespace) -> int:

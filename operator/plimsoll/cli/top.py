@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.cli.text import Column, Page, Tone, page_of, table
 from plimsoll.cli.watched import (
     Row,
@@ -58,13 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", metavar="TIME", default="5s", help="between two looks, e.g. 5s or 1m; default 5s"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=[Form.TABLE.value, Form.JSON.value, Form.YAML.value],
-        default=Form.TABLE.value,
-        help="table (default), or json or yaml for programs",
-    )
+    add_output(parser, says="table (default), or json or yaml for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from plimsoll.cli.curve import svg_curve, terminal_curve
 from plimsoll.cli.exits import BadInputError, Exit
-from plimsoll.cli.output import Form, as_text
+from plimsoll.cli.output import Form, add_output, as_text
 from plimsoll.cli.text import Page, Tone, page_of, paragraph
 from plimsoll.cli.top import as_data, slope_words, time_words
 from plimsoll.cli.watched import Row, add_cluster_arguments, look, rows_of, with_client
@@ -86,13 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pod", metavar="POD", help="name of the worker's pod")
     add_cluster_arguments(parser)
     parser.add_argument("--svg", metavar="FILE", help="draw its memory into this file")
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=[Form.TABLE.value, Form.JSON.value, Form.YAML.value],
-        default=Form.TABLE.value,
-        help="text for people (default), or json or yaml for programs",
-    )
+    add_output(parser, says="text for people (default), or json or yaml for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:

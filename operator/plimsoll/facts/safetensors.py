@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, BinaryIO, Final
 
 from plimsoll.facts.hf_parts import Role
-from plimsoll.facts.model import ModelFacts, Weights
+from plimsoll.facts.model import Weights
 
 HEADER_LIMIT_BYTES: Final = 100_000_000
 """huggingface/safetensors safetensors/src/tensor.rs MAX_HEADER_SIZE."""
@@ -115,27 +115,6 @@ def check_index(index: Mapping[str, Any], present: Collection[str]) -> tuple[str
     return tuple(sorted({str(file) for file in named.values()} - set(present)))
 
 
-def contradictions(facts: ModelFacts, headers: Iterable[Header]) -> tuple[str, ...]:
-    """Sentences about what config.json says and the files deny; empty when they agree.
-
-    Looks at the number of layers and the width and tokens of the embedding.
-    """
-    found: list[str] = []
-    numbers: set[int] = set()
-    for header in headers:
-        for tensor, entry in header.items():
-            if match := _LANGUAGE_LAYER.search(tensor):
-                numbers.add(int(match[1]))
-            if tensor.endswith("embed_tokens.weight"):
-                found.extend(_embedding_differs(facts, tensor, entry))
-    if numbers and max(numbers) + 1 < facts.layers:
-        found.append(
-            f"config.json says num_hidden_layers {facts.layers}, the files hold {max(numbers) + 1}: a "
-            "file is missing, or the config is of another model."
-        )
-    return tuple(found)
-
-
 _REPLICATED: Final = re.compile(
     r"norm\d*(?:\.|_|$)"
     r"|mlp\.gate\.|\.router\.|block_sparse_moe\.gate\.|mlp\.shared_expert_gate\."
@@ -176,20 +155,3 @@ def _size_bytes(tensor: str, entry: Any, name: str) -> int:
     raise SafetensorsError(
         f"{name}: tensor {tensor} has data_offsets {offsets!r}, not two offsets."
     )
-
-
-def _embedding_differs(facts: ModelFacts, tensor: str, entry: Mapping[str, Any]) -> list[str]:
-    shape = entry.get("shape")
-    match shape:
-        case [int(tokens), int(width)]:
-            said = (
-                (facts.vocab_size, tokens, "vocab_size"),
-                (facts.hidden_size, width, "hidden_size"),
-            )
-            return [
-                f"config.json says {field} {expected}, {tensor} has {actual}: the config is of another "
-                "model."
-                for expected, actual, field in said
-                if actual < expected or (field == "hidden_size" and actual != expected)
-            ]
-    return []

@@ -15,7 +15,6 @@ from plimsoll.facts.model import ModelFacts, Weights
 from plimsoll.facts.safetensors import (
     SafetensorsError,
     check_index,
-    contradictions,
     read_header,
     weights,
 )
@@ -178,26 +177,3 @@ def test_missing_files_of_an_index_are_named() -> None:
 def test_an_index_without_a_map_is_told_apart() -> None:
     with pytest.raises(SafetensorsError, match="no weight_map"):
         check_index({"metadata": {}}, [])
-
-
-def test_files_that_agree_with_the_config_contradict_nothing() -> None:
-    assert () == contradictions(llama_facts(), llama_files())
-
-
-def test_a_padded_vocabulary_is_no_contradiction() -> None:
-    assert () == contradictions(llama_facts(vocab_size=128_000), llama_files())
-
-
-def test_missing_layers_are_a_contradiction_with_both_numbers() -> None:
-    (said,) = contradictions(llama_facts(), llama_files()[:1])
-    assert "num_hidden_layers 32, the files hold 20" in said
-
-
-def test_an_embedding_of_another_width_is_a_contradiction() -> None:
-    (said,) = contradictions(llama_facts(hidden_size=8192), llama_files())
-    assert "hidden_size 8192, model.embed_tokens.weight has 4096" in said
-
-
-def test_draft_layers_beyond_the_config_are_no_contradiction() -> None:
-    more = header({"model.layers.32.mlp.up_proj.weight": [4, 4]})
-    assert () == contradictions(llama_facts(), [*llama_files(), more])
