@@ -11,19 +11,14 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 from xml.sax.saxutils import escape
 
 from prometheus_client import CollectorRegistry
 
-from controlplane.cluster import free_ports
-from controlplane.fetch import prometheus_programs, run
-from controlplane.processes import Child
 from installation import CHART, REPOSITORY
-from patience import Patience, eventually
+from patience import Patience
 from plimsoll.decide import Key
 from plimsoll.facts.watched import WatchedWorker, WorkerNow
 from plimsoll.telemetry.export import Metrics
@@ -223,41 +218,6 @@ def _others(step: int, hour: float) -> Iterator[tuple[str, str, dict[str, str], 
         for bound, part in (("0.1", 0.7), ("1", 0.95), ("+Inf", 1.0)):
             count = round(300 * share * step * part)
             yield "plimsoll_gate_wait_seconds_bucket", "histogram", {**labels, "le": bound}, count
-
-
-@contextmanager
-def prometheus(folder: Path, text: str) -> Iterator[int]:
-    """A real Prometheus whose past is `text`; gives its port."""
-    programs, told, data = prometheus_programs(), folder / "past.txt", folder / "data"
-    told.write_text(text)
-    run(programs / "promtool", "tsdb", "create-blocks-from", "openmetrics", told, data)
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
-    (port,) = free_ports(1)
-    child = Child(
-        "prometheus",
-        (
-            programs / "prometheus",
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={data}",
-            "--storage.tsdb.retention.time=100y",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ),
-        log=folder / "log" / "prometheus.log",
-    )
-    try:
-        eventually(lambda: _ready(port), within=Patience.PART_READY, says="Prometheus is ready")
-        yield port
-    finally:
-        child.terminate()
-
-
-def _ready(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=Patience.HTTP_ANSWER)
-    try:
-        connection.request("GET", "/-/ready")
-        return connection.getresponse().status == http.client.OK
-    finally:
-        connection.close()
 
 
 def asked(port: int) -> tuple[Panel, ...]:

@@ -125,9 +125,10 @@ def runtime_into(folder: Path) -> None:
     write_image(folder / "pause.tar", PAUSE_IMAGE, pause, entrypoint=["/pause"])
 
 
-def llama_into(folder: Path) -> None:
-    """llama-server with its libraries, fetched by an apt that knows nothing of this machine."""
-    tell(f"fetching {LLAMA_PACKAGE} of Debian {LLAMA_SUITE}")
+def debian_root(package: str, suite: str, folder: Path) -> Path:
+    """The package with all its libraries, unpacked below `folder`, fetched by an apt that knows nothing
+    of this machine."""
+    tell(f"fetching {package} of Debian {suite}")
     apt, root = folder / "apt", folder / "root"
     for needed in (
         *("etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/dpkg"),
@@ -135,19 +136,26 @@ def llama_into(folder: Path) -> None:
     ):
         (apt / needed).mkdir(parents=True)
     (apt / "var/lib/dpkg/status").touch()
-    source = f"deb [signed-by={KEYRING}] {debian_mirror()} {LLAMA_SUITE} main\n"
+    source = f"deb [signed-by={KEYRING}] {debian_mirror()} {suite} main\n"
     (apt / "etc/apt/sources.list").write_text(source)
     options = (
         *("-q", "-o", f"Dir={apt}", "-o", f"Dir::State::status={apt}/var/lib/dpkg/status"),
         *("-o", f"Dir::Cache={apt}/var/cache/apt", "-o", "APT::Sandbox::User=root"),
     )
     run("apt-get", *options, "update")
-    install = ("-y", "--no-install-recommends", "--download-only", "install", LLAMA_PACKAGE)
+    install = ("-y", "--no-install-recommends", "--download-only", "install", package)
     run("apt-get", *options, *install)
     unpack(apt / "var/cache/apt/archives", root)
+    shutil.rmtree(apt)
     for link in ("lib", "lib64"):
         if not (root / link).exists():
             (root / link).symlink_to(f"usr/{link}")
+    return root
+
+
+def llama_into(folder: Path) -> None:
+    """An image of llama-server with its libraries."""
+    root = debian_root(LLAMA_PACKAGE, LLAMA_SUITE, folder)
     (root / "tmp").mkdir(exist_ok=True)
     (root / "models").mkdir(exist_ok=True)
     libraries = "/usr/lib/x86_64-linux-gnu"
@@ -159,7 +167,6 @@ def llama_into(folder: Path) -> None:
         env={"PATH": "/usr/bin", "LD_LIBRARY_PATH": f"{libraries}/blas:{libraries}/lapack"},
         without=("dev", "proc", "sys"),
     )
-    shutil.rmtree(apt)
     shutil.rmtree(root)
 
 

@@ -9,7 +9,6 @@ neither this machine's release nor what is installed on it matters.
 
 from __future__ import annotations
 
-import shutil
 import stat
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Final
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from controlplane.cache import cache_dir, key_of, made_once
-from controlplane.fetch import KEYRING, debian_mirror, run, tell, unpack
+from controlplane.fetch import debian_root
 
 PACKAGE: Final = "haproxy"
 OLDEST_SUITE: Final = "bookworm"
@@ -49,29 +48,8 @@ def _key(suite: str) -> str:
 
 
 def _into(folder: Path, suite: str) -> None:
-    """The package and its libraries, fetched by an apt that knows nothing of this machine."""
-    tell(f"fetching {PACKAGE} of Debian {suite}")
-    apt, root = folder / "apt", folder / "root"
-    for needed in (
-        *("etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/dpkg"),
-        *("var/lib/apt/lists/partial", "var/cache/apt/archives/partial"),
-    ):
-        (apt / needed).mkdir(parents=True)
-    (apt / "var/lib/dpkg/status").touch()
-    source = f"deb [signed-by={KEYRING}] {debian_mirror()} {suite} main\n"
-    (apt / "etc/apt/sources.list").write_text(source)
-    options = (
-        *("-q", "-o", f"Dir={apt}", "-o", f"Dir::State::status={apt}/var/lib/dpkg/status"),
-        *("-o", f"Dir::Cache={apt}/var/cache/apt", "-o", "APT::Sandbox::User=root"),
-    )
-    run("apt-get", *options, "update")
-    install = ("-y", "--no-install-recommends", "--download-only", "install", PACKAGE)
-    run("apt-get", *options, *install)
-    unpack(apt / "var/cache/apt/archives", root)
-    shutil.rmtree(apt)
-    for link in ("lib", "lib64"):
-        if not (root / link).exists():
-            (root / link).symlink_to(f"usr/{link}")
+    """The package, its libraries, and what starts it with them."""
+    debian_root(PACKAGE, suite, folder)
     libraries = ":".join(f"$here/root/{place}" for place in LIBRARIES)
     starter = folder / PACKAGE
     starter.write_text(STARTER.format(loader=LOADER, libraries=libraries))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,6 +11,7 @@ import yaml
 
 from controlplane.fetch import prometheus_programs
 from installation import CHART
+from prometheus_server import why_not
 
 DEPLOYMENT: Final = 'namespace="team",deployment="chat"'
 WORKER: Final = f'{DEPLOYMENT},pool="h100",pod="chat-h100-0"'
@@ -161,8 +161,8 @@ def test_every_alert_has_its_story() -> None:
 
 
 def test_alerts_fire_in_trouble_and_on_no_good_day(tmp_path: Path) -> None:
-    if shutil.which("apt-get") is None:
-        pytest.skip("promtool comes from Debian, and apt-get is not here")
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
     tests = [rule_test(story, story.trouble, 1) for story in STORIES]
     tests += [rule_test(story, story.well, 0) for story in STORIES]
     path = tmp_path / "tests.yaml"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from controlplane.conformance import PLACE, kubeconform, write_schemas
 from controlplane.fetch import prometheus_programs
 from installation import CHART, RELEASE, REPOSITORY, USER, Installation
 from patience import Patience, eventually
+from prometheus_server import why_not
 
 EXAMPLES: Final = REPOSITORY / "docs" / "examples"
 EXAMPLE: Final = EXAMPLES / "edge-assistant.yaml"
@@ -278,8 +278,8 @@ def test_rendered_alerts_are_rules_with_a_link_each(bare: ControlPlane, tmp_path
         link = rule["annotations"]["runbook_url"]
         assert link == f"https://plimsoll.dev/docs/alerts/#{rule['alert'].lower()}"
     assert "PlimsollOftenRecycled" not in {rule["alert"] for rule in rules}
-    if shutil.which("apt-get") is None:
-        pytest.skip("promtool comes from Debian, and apt-get is not here")
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
     path = tmp_path / "rules.yaml"
     path.write_text(yaml.safe_dump(spec))
     promtool = prometheus_programs() / "promtool"

@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
-from dashboard import PICTURE, Panel, asked, drawn, past, prometheus
+from dashboard import PICTURE, Panel, asked, drawn, past
+from prometheus_server import prometheus, why_not
 
 
 @pytest.fixture(scope="module")
 def panels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Panel, ...]]:
     """The panels with what a real Prometheus answers."""
-    if shutil.which("apt-get") is None:
-        pytest.skip("Prometheus comes from Debian, and apt-get is not here")
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
     with prometheus(tmp_path_factory.mktemp("prometheus"), past()) as port:
         yield asked(port)
 

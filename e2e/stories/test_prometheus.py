@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import shutil
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from controlplane.cluster import free_ports
-from controlplane.fetch import prometheus_programs, run
-from controlplane.processes import Child
-from patience import Patience, eventually
 from plimsoll.facts.watched import PastLife, WatchedWorker
 from plimsoll.telemetry.fetch import Fetcher
 from plimsoll.telemetry.prometheus import PrometheusSource, Server
 from plimsoll.telemetry.source import Seen
+from prometheus_server import prometheus, why_not
 
 GIB, MIB = 1 << 30, 1 << 20
 HOURS = 6
@@ -91,39 +86,11 @@ def past(end: float) -> str:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     """A real Prometheus that knows the past of one worker."""
-    if shutil.which("apt-get") is None:
-        pytest.skip("Prometheus comes from Debian, and apt-get is not here")
-    programs, folder = prometheus_programs(), tmp_path_factory.mktemp("prometheus")
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
     end = time.time() // STEP_SECONDS * STEP_SECONDS
-    text, data = folder / "past.txt", folder / "data"
-    text.write_text(past(end))
-    run(programs / "promtool", "tsdb", "create-blocks-from", "openmetrics", text, data)
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
-    (port,) = free_ports(1)
-    child = Child(
-        "prometheus",
-        (
-            programs / "prometheus",
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={data}",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ),
-        log=folder / "log" / "prometheus.log",
-    )
-    eventually(lambda: is_ready(port), within=Patience.PART_READY, says="Prometheus is ready")
-    yield Told(f"http://127.0.0.1:{port}", end)
-    child.terminate()
-    shutil.rmtree(data)
-
-
-def is_ready(port: int) -> bool:
-    """What Prometheus says of itself."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=Patience.HTTP_ANSWER)
-    try:
-        connection.request("GET", "/-/ready")
-        return connection.getresponse().status == http.client.OK
-    finally:
-        connection.close()
+    with prometheus(tmp_path_factory.mktemp("prometheus"), past(end)) as port:
+        yield Told(f"http://127.0.0.1:{port}", end)
 
 
 def ask(told: Told) -> tuple[Seen, tuple[PastLife, ...]]:

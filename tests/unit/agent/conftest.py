@@ -10,11 +10,16 @@ from nvml_box import Box, loaded
 from stand_ins.nvml import OLD, compiler
 
 
+def need_compiler() -> None:
+    """Skip where the stand-in cannot be built."""
+    if compiler() is None:
+        pytest.skip("the stand-in of NVML is a C library, and there is no C compiler")
+
+
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     """A driver of today."""
-    if compiler() is None:
-        pytest.skip("the stand-in of NVML is a C library, and there is no C compiler")
+    need_compiler()
     with loaded(tmp_path_factory.mktemp("nvml")) as found:
         yield found
 
@@ -22,7 +27,6 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
 @pytest.fixture
 def old_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     """A driver from before R510: several symbols are not there."""
-    if compiler() is None:
-        pytest.skip("the stand-in of NVML is a C library, and there is no C compiler")
+    need_compiler()
     with loaded(tmp_path_factory.mktemp("old-nvml"), *OLD) as found:
         yield found
