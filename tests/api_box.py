@@ -258,7 +258,8 @@ _NOT_OWNED = ("apiVersion", "kind", "metadata")
 
 
 async def _for_the_last_time(_: web.Request, response: web.StreamResponse) -> None:
-    """Say that the connection ends here, so that nobody keeps it."""
+    """Say that the connection ends here, so that nobody keeps it: aiohttp's headers stand when this is asked."""
+    response.headers["Connection"] = "close"
     response.force_close()
 
 
