@@ -12,9 +12,10 @@ from typing import Any, Final
 from pydantic import ConfigDict, SkipValidation, ValidationError
 
 from plimsoll.api.allowed import Allowed
-from plimsoll.api.deaths import death_news, learn, taught_pools, with_lessons
+from plimsoll.api.deaths import death_news, with_lessons
 from plimsoll.api.gateway_door import door_of
 from plimsoll.api.gateway_words import GateSeen, GateWord
+from plimsoll.api.hearing import hear
 from plimsoll.api.inspection import inspect
 from plimsoll.api.inspection_ask import InspectionSeen, allowed_ask
 from plimsoll.api.judged import Watched
@@ -22,13 +23,13 @@ from plimsoll.api.kv_gate import ProbeSeen, gate_news, gate_step, known_records
 from plimsoll.api.memory import Memory, memory_of
 from plimsoll.api.model_facts import ReadFacts
 from plimsoll.api.news import Announcement, is_moving, plan_news, recycling_news
+from plimsoll.api.pool_objects import pool_objects, pool_state
 from plimsoll.api.prefix_caching import prefix_news, prefix_steps, with_prefixes
 from plimsoll.api.recycle_around import Act
 from plimsoll.api.recycle_step import Step, step
 from plimsoll.api.recycle_step import after_block as blocked_recycling
 from plimsoll.api.replicas import share_out
 from plimsoll.api.requests import pool_asks
-from plimsoll.api.rollout import has_a_first, held_back, may_surge, released, startable
 from plimsoll.api.settle import Settled, claims_of, settle
 from plimsoll.api.status import PoolState, status_of, unreadable_status
 from plimsoll.api.status_types import PoolStatus, RecyclingStatus, written
@@ -38,14 +39,12 @@ from plimsoll.api.v1alpha1 import (
     explain_errors,
     read_status,
 )
-from plimsoll.api.verified import Checked, Reported, check_pools, lowered_pools, verified_news
-from plimsoll.api.workload import workload_of
+from plimsoll.api.verified import Reported, verified_news
 from plimsoll.facts.gpu import GpuFacts, Inventory
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
 from plimsoll.plan.calibration import Measurement
 from plimsoll.render.labels import POOL_LABEL
-from plimsoll.render.workload import digest_of_plan, pool_manifests
 
 Manifest = dict[str, Any]
 """One Kubernetes object as plain data."""
@@ -156,19 +155,14 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         gpus=_gpus(deployment, observed),
         now_text=now_text,
     )
-    settled = _settled(deployment, observed, inspection.read, held.pools)
-    workers, reported = observed.workers, observed.reported
-    lessons = learn(settled, held.pools, workers, now_seconds=now_seconds)
-    before = taught_pools(held.pools, lessons)
-    if before is not held.pools:
-        settled = _settled(deployment, observed, inspection.read, before)
-    checked = check_pools(deployment, settled, workers, reported, now_seconds=now_seconds)
-    first_checked = checked
-    if (lowered := lowered_pools(before, checked)) is not None:
-        settled = _settled(deployment, observed, inspection.read, lowered)
-        checked = check_pools(
-            deployment, settled, workers, reported, now_seconds=now_seconds, pools=lowered
-        )
+    heard = hear(
+        lambda pools: _settled(deployment, observed, inspection.read, pools),
+        deployment,
+        observed.workers,
+        observed.reported,
+        now_seconds=now_seconds,
+    )
+    settled, checked = heard.settled, heard.checked
     gate = gate_step(
         deployment,
         settled,
@@ -180,7 +174,7 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
     shares = share_out(deployment.spec.replicas, claims_of(settled))
     live = live_pools(observed.children)
     pools = [
-        _state(
+        pool_state(
             each,
             shares[each.ask.pool],
             live.get(each.ask.pool),
@@ -195,7 +189,7 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         settled,
         observed.children,
         observed.gates,
-        workers,
+        observed.workers,
         keeper=(observed.inspection.image, observed.inspection.image_pull_policy),
         now_seconds=now_seconds,
     )
@@ -204,10 +198,15 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         pool = each.ask.pool
         wanted = shares[pool] + (next_step is not None and pool == next_step.surge_pool)
         if each.is_planned:
-            may_follow = checked[pool].may_follow
             apply.extend(
-                _manifests(
-                    deployment, each, wanted, live.get(pool), observed, may_follow=may_follow
+                pool_objects(
+                    deployment,
+                    each,
+                    wanted,
+                    live.get(pool),
+                    inventory=observed.inventory,
+                    workers=observed.workers,
+                    may_follow=checked[pool].may_follow,
                 )
             )
     status = status_of(
@@ -234,7 +233,7 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
     status = with_prefixes(status, prefixes).model_copy(
         update={"retrieval": gate.status, "gateway": door.status}
     )
-    status = with_lessons(status, lessons, held.conditions, now_text=now_text)
+    status = with_lessons(status, heard.lessons, held.conditions, now_text=now_text)
     is_on_its_way = inspection.is_pending or is_moving(status)
     again = [LOOK_AGAIN_SECONDS] if is_on_its_way else []
     again.extend(gate.again_seconds)
@@ -254,14 +253,14 @@ def decide(observed: Observed, *, now_seconds: float) -> Desired:
         words=door.words,
         acts=next_step.acts if next_step is not None else (),
         events=(
-            *death_news(lessons),
-            *verified_news(held, first_checked),
+            *death_news(heard.lessons),
+            *verified_news(held, heard.first_checked),
             *gate_news(gate),
             *plan_news(held, status),
             *recycling_news(next_step),
             *prefix_news(prefixes),
         ),
-        measured=tuple(one for each in first_checked.values() for one in each.measured),
+        measured=tuple(one for each in heard.first_checked.values() for one in each.measured),
         look_again_seconds=min(again, default=None),
     )
 
@@ -371,52 +370,6 @@ def _unreadable(raw: Manifest, problems: Sequence[str], now_text: str) -> Desire
 
 
 # ---- pools ---------------------------------------------------------------------------------------
-
-
-def _manifests(
-    deployment: InferenceDeployment,
-    settled: Settled,
-    wanted: int,
-    live: Manifest | None,
-    observed: Observed,
-    *,
-    may_follow: bool,
-) -> tuple[Manifest, ...]:
-    """The pool's children, with as many workers as the rollout allows and the strategy it should have."""
-    workload = workload_of(deployment, settled)
-    fresh, plan_id = pool_manifests(workload)[0], digest_of_plan(workload.plan)
-    workload = workload.model_copy(
-        update={
-            "replicas": startable(
-                settled.ask, live, released(wanted, live, plan_id, may_follow=may_follow)
-            ),
-            "spare_card": may_surge(
-                settled.ask, live, fresh, observed.inventory.nodes, observed.workers
-            ),
-            "is_paused": not may_follow and has_a_first(live, plan_id),
-        }
-    )
-    return pool_manifests(workload)
-
-
-def _state(
-    settled: Settled,
-    wanted: int,
-    live: Manifest | None,
-    workers: Sequence[WorkerFacts],
-    checked: Checked,
-) -> PoolState:
-    status = live.get("status", {}) if live else {}
-    total, updated = status.get("replicas", 0), status.get("updatedReplicas", 0)
-    return PoolState(
-        settled=settled,
-        wanted=wanted,
-        workers=tuple(worker for worker in workers if worker.pool == settled.ask.pool),
-        updated=updated,
-        is_rolling=live is not None and updated < total,
-        verified=checked.status,
-        held_back=held_back(settled, wanted, live, checked),
-    )
 
 
 def _unwanted(

@@ -17,7 +17,9 @@ from plimsoll.decide import Desired, Manifest
 from plimsoll.engines.base import EngineName
 from plimsoll.facts.worker import WorkerFacts
 from plimsoll.plan.calibration import Measurement
+from plimsoll.plan.records import Plan, PlanRequest
 from plimsoll.plan.reported import EngineReport
+from plimsoll.plan.verify import Geometry, geometry_of
 from plimsoll.render.labels import PLAN_ANNOTATION
 
 POOL = "h100"
@@ -518,3 +520,21 @@ def test_additions_of_the_user_are_part_of_what_was_measured() -> None:
     alike.calibration = (measured,)
     alike.think()
     assert "Measured" in {line["confidence"] for line in alike.plan["ledger"]}
+
+
+def test_no_cache_is_laid_out_while_no_engine_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of visits see no new figure; laying out the KV cache is the dearest part of a comparison."""
+    laid_out: list[str] = []
+
+    def counted(request: PlanRequest, plan: Plan) -> Geometry | None:
+        laid_out.append(plan.kv.dtype)
+        return geometry_of(request, plan)
+
+    monkeypatch.setattr("plimsoll.api.verified.geometry_of", counted)
+    world = World(small())
+    world.think()
+    world.start()
+    world.think()
+    assert [] == laid_out
+    world.think(shares=(1.0,))
+    assert laid_out

@@ -117,16 +117,13 @@ def check(
         return Checked(status=before)
     mine = [w for w in workers if w.plan_id == plan_id and not w.is_terminating]
     told = {each.uid: each for each in reported.reports}
-    request = settled.ask.request
-    # where the newest question is refused, the plan that runs may be of another dtype
-    geometry = (
-        None if request is None else geometry_of(request._replace(kv_dtype=plan.kv.dtype), plan)
-    )
-    seen = [
-        _Seen(worker, report, verify(plan, report, geometry))
+    answered = [
+        (worker, report)
         for worker in mine
         if worker.uid in told and (report := told[worker.uid].report) is not None
     ]
+    geometry = _geometry(settled, plan) if answered else None
+    seen = [_Seen(worker, report, verify(plan, report, geometry)) for worker, report in answered]
     worst = min(seen, key=_capacity, default=None)
     if worst is None or _is_worse(before, worst, mine, told):
         return _silent(before, mine, told, reported, now_seconds=now_seconds, now_text=now_text)
@@ -144,10 +141,10 @@ def check_pools(
     reported: Reported | None,
     *,
     now_seconds: float,
-    pools: Sequence[PoolStatus] | None = None,
+    pools: Sequence[PoolStatus],
 ) -> dict[str, Checked]:
-    """Every pool by its name; `pools` are those of the last status where they are not given."""
-    had = {pool.name: pool for pool in (deployment.status.pools if pools is None else pools)}
+    """Every pool by its name; `pools` are those of the last status, with what was heard since."""
+    had = {pool.name: pool for pool in pools}
     return {
         each.ask.pool: check(
             each,
@@ -201,6 +198,15 @@ def narrowed(checked: Checked, before: VerifiedStatus | None) -> bool:
 
 
 # ---- one pool ------------------------------------------------------------------------------------
+
+
+def _geometry(settled: Settled, plan: Plan) -> Geometry | None:
+    """How the plan's KV cache lies on a card; None where the question cannot be asked."""
+    request = settled.ask.request
+    if request is None:
+        return None
+    # where the newest question is refused, the plan that runs may be of another dtype
+    return geometry_of(request._replace(kv_dtype=plan.kv.dtype), plan)
 
 
 def _awaited(

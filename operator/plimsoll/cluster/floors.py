@@ -14,14 +14,9 @@ from plimsoll.cluster.client import Client
 from plimsoll.cluster.errors import Conflict, NotFound
 from plimsoll.cluster.kinds import CONFIG_MAP, INFERENCE_DEPLOYMENT
 from plimsoll.decide import Key, Manifest
-from plimsoll.render.labels import (
-    COMPONENT_LABEL,
-    FLOORS_COMPONENT,
-    deployment_labels,
-    floors_name,
-)
+from plimsoll.render.config_map import owned_config_map
+from plimsoll.render.labels import FLOORS_COMPONENT, floors_name
 from plimsoll.render.records import OwnerRef
-from plimsoll.render.workload import owned_metadata
 
 DATA_KEY: Final = "floors"
 
@@ -55,13 +50,10 @@ async def keep_floors(client: Client, key: Key, uid: str, kept: bytes) -> None:
         namespace=key.namespace,
         uid=uid,
     )
-    labels = deployment_labels(key.name) | {COMPONENT_LABEL: FLOORS_COMPONENT}
-    manifest = {
-        "apiVersion": CONFIG_MAP.api_version,
-        "kind": CONFIG_MAP.kind,
-        "metadata": owned_metadata(owner, floors_name(key.name), labels),
-        "binaryData": {DATA_KEY: base64.b64encode(kept).decode()},
-    }
+    data = {DATA_KEY: base64.b64encode(kept).decode()}
+    manifest = owned_config_map(
+        owner, floors_name(key.name), FLOORS_COMPONENT, data, in_base64=True
+    )
     await client.apply(CONFIG_MAP, manifest, force=True)
 
 

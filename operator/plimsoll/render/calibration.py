@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from plimsoll.render.config_map import config_map
 from plimsoll.render.labels import COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE
 from plimsoll.render.records import Manifest
 
@@ -19,12 +20,7 @@ def calibration_manifest(namespace: str | None, text: str) -> Manifest:
     if namespace is not None:
         metadata["namespace"] = namespace
     metadata["labels"] = {COMPONENT_LABEL: COMPONENT, MANAGED_BY_LABEL: MANAGED_BY_VALUE}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {DATA_KEY: text},
-    }
+    return config_map(metadata, {DATA_KEY: text})
 
 
 def is_ours(config_map: Mapping[str, Any]) -> bool:

@@ -8,10 +8,9 @@ volume is the one exception).
 from typing import Any, Final, NamedTuple
 
 from plimsoll.facts.record import Named
+from plimsoll.render.config_map import owned_config_map
 from plimsoll.render.labels import (
-    COMPONENT_LABEL,
     INSPECTION_COMPONENT,
-    deployment_labels,
     facts_name,
     inspection_labels,
     inspection_name,
@@ -94,13 +93,7 @@ def inspection_manifest(job: InspectionJob) -> Manifest:
 
 def facts_manifest(owner: OwnerRef, data: dict[str, str]) -> Manifest:
     """The ConfigMap with what the files said; it goes with its owner."""
-    labels = deployment_labels(owner.name) | {COMPONENT_LABEL: INSPECTION_COMPONENT}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": owned_metadata(owner, facts_name(owner.name), labels),
-        "data": data,
-    }
+    return owned_config_map(owner, facts_name(owner.name), INSPECTION_COMPONENT, data)
 
 
 def _pod_spec(job: InspectionJob) -> Manifest:

@@ -9,10 +9,9 @@ workers do.
 from typing import Any, Final, NamedTuple
 
 from plimsoll.render import lifecycle
+from plimsoll.render.config_map import owned_config_map
 from plimsoll.render.labels import (
-    COMPONENT_LABEL,
     PROBE_COMPONENT,
-    deployment_labels,
     probe_labels,
     probe_name,
     retrieval_name,
@@ -99,13 +98,7 @@ def deadline_seconds(job: ProbeJob) -> int:
 
 def retrieval_manifest(owner: OwnerRef, data: dict[str, str]) -> Manifest:
     """The ConfigMap with what probes found; it goes with its owner."""
-    labels = deployment_labels(owner.name) | {COMPONENT_LABEL: PROBE_COMPONENT}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": owned_metadata(owner, retrieval_name(owner.name), labels),
-        "data": data,
-    }
+    return owned_config_map(owner, retrieval_name(owner.name), PROBE_COMPONENT, data)
 
 
 def _probe(job: ProbeJob) -> Manifest:
