@@ -45,6 +45,7 @@ e2e: $(STAMP) ## the stories, on a real control plane and, where it can be, a re
 	$(BIN)/python e2e/controlplane/build.py
 	$(BIN)/python e2e/controlplane/fetch.py --or-say-why
 	$(BIN)/python e2e/controlplane/haproxy.py
+	$(BIN)/python e2e/controlplane/apart.py checkov
 	$(BIN)/python e2e/controlplane/netns.py --or-plainly -- $(BIN)/python -m pytest e2e/stories
 
 e2e-leak: $(STAMP) ## a real leak on two real nodes, and a real llama-server under load (21 GiB of memory)
@@ -87,20 +88,12 @@ lock: ## compile the lock files; new releases wait a week
 	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	  --no-emit-find-links --python-version 3.11 --exclude-newer "$$(date -u -d '7 days ago' +%F)" \
 	  --group docs -o requirements.docs.lock
+	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	  --no-emit-find-links --python-version 3.11 --exclude-newer "$$(date -u -d '7 days ago' +%F)" \
+	  --group checkov -o requirements.checkov.lock
 
-SITE := $(VENV)-docs
-$(SITE)/.made: requirements.docs.lock
-	@if command -v uv >/dev/null; then \
-	  uv venv --quiet --clear --python $(PYTHON) $(SITE); \
-	  uv pip install --quiet --python $(SITE)/bin/python --require-hashes -r requirements.docs.lock; \
-	else \
-	  $(PYTHON) -m venv --clear $(SITE); \
-	  $(SITE)/bin/pip install --quiet --require-hashes -r requirements.docs.lock; \
-	fi
-	@touch $@
-
-site: $(SITE)/.made ## the documents as a site, in build/site; a link that leads nowhere fails
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
+site: $(STAMP) ## the documents as a site, in build/site; a link that leads nowhere fails
+	@$(BIN)/python tests/build_site.py
 
 clean: ## remove what was made here; the cache of built programs stays
-	rm -rf $(VENV) $(SITE) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,7 +1,9 @@
-"""Everything that CI runs, in the order that finds faults soonest, with times and the slowest parts.
+"""Everything that CI runs, with times and the slowest parts.
 
-The control plane's programs are built beside the checks, for they take longest on a new machine; then
-the real leak begins beside them, which mostly waits for memory to grow.
+The checks run as they always did, one after the other. The control plane's programs are built beside them, for
+they take longest on a new machine. As soon as they are there the stories run beside the checks too, in parts, each
+with a cluster of its own: stories mostly wait, for kubelets, rollouts and memory that grows, and two cores can
+wait for several at once. What a part says is printed when it is over.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 BIN: Final = Path(sys.executable).parent
@@ -29,26 +31,62 @@ STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
     ("mypy: tests", (BIN / "mypy", "tests")),
     ("mypy: e2e and benchmarks", (BIN / "mypy", "e2e", "benchmarks")),
     ("import-linter", (BIN / "lint-imports",)),
+    ("the documents as a site", (PYTHON, "tests/build_site.py", "--or-say-why")),
     ("tests without a cluster", (*PYTEST, "tests")),
 )
 REPEATABLE: Final = {"CI": "1"}
 """Random examples are the same in each run; at a desk they are new ones."""
 FETCH: Final = (PYTHON, "e2e/controlplane/fetch.py", "--or-say-why")
 FETCH_HAPROXY: Final = (PYTHON, "e2e/controlplane/haproxy.py")
+FETCH_CHECKOV: Final = (PYTHON, "e2e/controlplane/apart.py", "checkov")
 STORIES: Final = (PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--", *PYTEST)
-PATIENT: Final = tuple(f"e2e/stories/test_{name}.py" for name in ("recycling", "watching"))
-"""Stories that mostly wait for memory to grow, on a control plane of their own."""
-REAL_LEAK: Final = "e2e/stories/test_recycling_on_a_real_node.py"
+
+
+class Part(NamedTuple):
+    """Stories that share a cluster, or have none in common."""
+
+    name: str
+    """What it is called in the report."""
+    paths: tuple[str, ...]
+    """What pytest runs."""
+    counts_verbs: bool = True
+    """Whether it uses the shared installation, and so knows which granted verbs it left unused."""
+
+
+def _files(*names: str) -> tuple[str, ...]:
+    return tuple(f"e2e/stories/test_{name}.py" for name in names)
+
+
+PATIENT: Final = Part("stories of watching and recycling", _files("recycling", "watching"))
+"""They mostly wait for memory to grow."""
+REAL_LEAK: Final = Part("a real leak", _files("recycling_on_a_real_node"), counts_verbs=False)
 """Says itself why not, where the machine has too little memory for its two nodes."""
-APART: Final = (*PATIENT, REAL_LEAK)
-"""What the first part leaves out."""
-PARTS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
-    (
-        "stories on a real cluster",
-        (*STORIES, "e2e/stories", *(f"--ignore={path}" for path in APART)),
+APART: Final = Part(
+    "stories on clusters of their own",
+    _files(
+        "agent_on_a_real_node",
+        "deaths_on_a_real_node",
+        "gateway_on_a_real_node",
+        "gitops",
+        "outage",
+        "policy",
+        "probe",
+        "real_node",
+        "real_worker",
+        "upgrade",
     ),
-    ("stories of watching and recycling", (*STORIES, *PATIENT)),
+    counts_verbs=False,
 )
+SHARED: Final = Part(
+    "stories on a shared cluster",
+    (
+        "e2e/stories",
+        *(f"--ignore={path}" for each in (PATIENT, REAL_LEAK, APART) for path in each.paths),
+    ),
+)
+"""All others, also those that nobody has put anywhere yet."""
+LANES: Final = ((SHARED,), (APART,), (REAL_LEAK, PATIENT))
+"""Beside each other; the parts of a lane one after the other."""
 
 
 Took = tuple[str, float, int]
@@ -59,13 +97,20 @@ def main() -> int:
     """Run all; 0 when all passed. A failed check does not hide the next one's."""
     started = time.monotonic()
     build = subprocess.Popen(["nice", *BUILD], cwd=ROOT)
-    with ThreadPoolExecutor(1) as beside:
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(1 + len(LANES)) as beside:
+        unused = Path(folder)
         try:
-            leak = beside.submit(_once_built, build)
-            took = [_run(name, command) for name, command in STEPS]
-            took.extend(_waited(leak))
+            built = beside.submit(_once_built, build)
+            lanes = [beside.submit(_lane, built, lane, unused) for lane in LANES]
+            took = [_run(name, ("nice", *command)) for name, command in STEPS]
+            for each in (built, *lanes):
+                took.extend(each.result())
             if not build.returncode:
-                took.extend(_in_parts(PARTS))
+                took.append(
+                    _verbs(
+                        [unused / part.name for lane in LANES for part in lane if part.counts_verbs]
+                    )
+                )
         finally:
             if build.poll() is None:
                 build.terminate()
@@ -74,14 +119,26 @@ def main() -> int:
 
 
 def _once_built(build: subprocess.Popen[bytes]) -> list[Took]:
-    """What the real nodes need and the real leak, quietly: what it says is printed when it is over."""
+    """Wait for the control plane's programs, and fetch what stories need besides."""
     code = build.wait()
     took = [("the control plane's build", 0.0, code)]
     if not code:
         took.append(_run("fetch what the real node needs", FETCH))
         took.append(_run("fetch HAProxy's releases", FETCH_HAPROXY))
-        unused = {"PLIMSOLL_UNUSED_VERBS": os.devnull}
-        took.append(_run("a real leak", (*STORIES, REAL_LEAK), quietly=True, also=unused))
+        took.append(_run("fetch what inspects the chart", FETCH_CHECKOV))
+    return took
+
+
+def _lane(built: Future[list[Took]], parts: tuple[Part, ...], unused: Path) -> list[Took]:
+    """Some parts, one after the other, once the programs are there; nothing where they are not."""
+    if built.result()[0][2]:
+        return []
+    took = []
+    for part in parts:
+        also = {
+            "PLIMSOLL_UNUSED_VERBS": str(unused / part.name) if part.counts_verbs else os.devnull
+        }
+        took.append(_run(part.name, (*STORIES, *part.paths), quietly=True, also=also))
     return took
 
 
@@ -111,21 +168,9 @@ def _run(
     return name, seconds, done.returncode
 
 
-def _in_parts(parts: tuple[tuple[str, tuple[str | Path, ...]], ...]) -> list[Took]:
-    """The stories' parts one after the other; then the verbs that every part left unused."""
-    with tempfile.TemporaryDirectory() as folder:
-        took = []
-        for number, (name, command) in enumerate(parts):
-            unused = {"PLIMSOLL_UNUSED_VERBS": str(Path(folder) / f"unused-{number}")}
-            took.append(_run(name, command, also=unused))
-        took.append(_verbs(Path(folder), len(parts)))
-    return took
-
-
-def _verbs(folder: Path, parts: int) -> Took:
+def _verbs(files: Sequence[Path]) -> Took:
     """No granted verb may be left unused by every part."""
     name = "every granted verb was used"
-    files = [folder / f"unused-{number}" for number in range(parts)]
     if not all(path.exists() for path in files):
         print(f"== {name}: not known, a part did not get that far", flush=True)
         return name, 0.0, 1
@@ -133,13 +178,6 @@ def _verbs(folder: Path, parts: int) -> Took:
     for line in sorted(left):
         print(f"never used: {line}", flush=True)
     return name, 0.0, 1 if left else 0
-
-
-def _waited(beside: Future[list[Took]]) -> list[Took]:
-    """What ran beside the checks, and for how long it kept us."""
-    started = time.monotonic()
-    took = beside.result()
-    return [*took, ("waited for what ran beside", time.monotonic() - started, 0)]
 
 
 def _report(took: list[Took], total_seconds: float) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from controlplane import apart
 from controlplane.cluster import API_ONLY, OUR_NAMESPACE, CommandError, ControlPlane
 from controlplane.conformance import PLACE, kubeconform, write_schemas
 from controlplane.fetch import prometheus_programs
@@ -53,11 +55,23 @@ EVERYTHING: Final[dict[str, Any]] = {
         "nodes": {"cidrs": ["10.1.0.0/16"]},
         "metricsFrom": [{"namespaceSelector": {}}],
         "extraEgress": [{"ports": [{"port": 9090, "protocol": "TCP"}]}],
+        "gates": {
+            "namespaces": ["team-a", "team-b"],
+            "clientsFrom": [{"podSelector": {}}],
+            "onlyDoor": True,
+        },
     },
     "priorityClass": {"create": True},
 }
 """Values that make every object that the chart has."""
 VALUE_SETS: Final[dict[str, dict[str, Any]]] = {"defaults": {}, "everything": EVERYTHING}
+FOLDERS_OF_NODES: Final[dict[str, Any]] = {
+    "security": {"hostPath": True, "hostPathByNamespace": True},
+    "agent": {"driverPath": "/usr/lib64"},
+    "image": {"pullPolicy": "Always"},
+}
+"""What no namespace that enforces `restricted` takes, and its admission policy."""
+ALL_SETS: Final = VALUE_SETS | {"folders": FOLDERS_OF_NODES}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +123,7 @@ def conforms(schemas: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_chart_passes_helms_lint(bare: ControlPlane) -> None:
-    for values in VALUE_SETS.values():
+    for values in ALL_SETS.values():
         bare.helm("lint", "--strict", CHART, "-f", "-", input=yaml.safe_dump(values))
 
 
@@ -142,13 +156,77 @@ def test_an_api_server_that_is_too_old_is_refused(bare: ControlPlane) -> None:
         rendered(bare, None, "--kube-version", "1.29.0")
 
 
-@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
+@pytest.mark.parametrize("values", ALL_SETS.values(), ids=ALL_SETS)
 def test_every_rendered_object_conforms_to_its_schema(
     bare: ControlPlane, schemas: Path, values: dict[str, Any]
 ) -> None:
     said = conforms(schemas, rendered(bare, values))
     assert said.returncode == 0, said.stdout + said.stderr
     assert "Skipped: 0" in said.stdout
+
+
+def test_yamllint_has_nothing_to_say_of_what_is_rendered(
+    bare: ControlPlane, tmp_path: Path
+) -> None:
+    """By the rules of every file, but for the looks of what a program printed."""
+    folder = renderings(bare, tmp_path)
+    looks = "indentation: {spaces: consistent, indent-sequences: whatever}, line-length: disable"
+    rules = f"{{extends: {REPOSITORY / '.yamllint.yaml'}, rules: {{{looks}}}}}"
+    said = subprocess.run(
+        [sys.executable, "-m", "yamllint", "--strict", "-f", "parsable", "-d", rules, folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def renderings(cluster: ControlPlane, place: Path) -> Path:
+    """A folder with the chart rendered for every set of values."""
+    folder = place / "rendered"
+    folder.mkdir()
+    for name, values in ALL_SETS.items():
+        (folder / f"{name}.yaml").write_text(rendered(cluster, values).rstrip("\n") + "\n")
+    return folder
+
+
+def test_checkov_finds_nothing_but_a_mistake(bare: ControlPlane, tmp_path: Path) -> None:
+    """Chart and Containerfile, in one run; what we mean otherwise is said on the object, each with its reason."""
+    try:
+        python = apart.python("checkov")
+    except apart.CannotBeHadError as error:
+        pytest.skip(str(error))
+    folder = renderings(bare, tmp_path)
+    shutil.copy(REPOSITORY / "Containerfile", folder / "Dockerfile")
+    made = next(e for e in objects(rendered(bare)) if e["kind"] == "Deployment")
+    made["spec"]["template"]["spec"]["containers"][0]["securityContext"]["privileged"] = True
+    (folder / "mistake.yaml").write_text(yaml.safe_dump(made))
+    said = subprocess.run(
+        [
+            *(python, "-m", "checkov.main", "--directory", folder, "--output", "json"),
+            *("--framework", "kubernetes", "dockerfile", "--skip-download"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+    )
+    reports = {each["check_type"]: each for each in json.loads(said.stdout)}
+    results = {kind: report["results"] for kind, report in reports.items()}
+    assert {"kubernetes", "dockerfile"} == set(results), said.stderr
+    assert all(found["parsing_errors"] == [] for found in results.values())
+    failed = [each for found in results.values() for each in found["failed_checks"]]
+    found = {(each["file_path"], each["check_id"], each["resource"]) for each in failed}
+    assert {("/mistake.yaml", "CKV_K8S_16", "Deployment.plimsoll-system.plimsoll")} == found
+    assert len(results["kubernetes"]["passed_checks"]) > 600
+    assert len(results["dockerfile"]["passed_checks"]) > 50
+    skipped = [each for found in results.values() for each in found["skipped_checks"]]
+    assert {each["resource"].split(".")[0] for each in skipped} == {
+        "DaemonSet",
+        "Deployment",
+        "Pod",
+    }
+    assert [e["check_id"] for e in skipped if not e["check_result"]["suppress_comment"]] == []
 
 
 def test_every_example_conforms_to_the_crd(schemas: Path) -> None:
@@ -276,7 +354,7 @@ def test_rendered_alerts_are_rules_with_a_link_each(bare: ControlPlane, tmp_path
     rules = [rule for group in spec["groups"] for rule in group["rules"]]
     for rule in rules:
         link = rule["annotations"]["runbook_url"]
-        assert link == f"https://plimsoll.dev/docs/alerts/#{rule['alert'].lower()}"
+        assert link == f"docs/alerts.md#{rule['alert'].lower()}"
     assert "PlimsollOftenRecycled" not in {rule["alert"] for rule in rules}
     if (reason := why_not()) is not None:
         pytest.skip(reason)

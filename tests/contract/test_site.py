@@ -18,6 +18,8 @@ import jsonschema
 import pytest
 import yaml
 
+from build_site import BUILD
+
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted(DOCS.rglob("*.md"))
@@ -92,9 +94,9 @@ def test_the_site_is_built_strictly_and_fetches_nothing() -> None:
     assert settings["strict"] is True
     assert settings["theme"]["font"] is False
     assert {"warn"} == {word for part in settings["validation"].values() for word in part.values()}
+    assert ("-m", "mkdocs", "build", "--strict") == BUILD  # and no --quiet
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nsite:")[2].splitlines()[1]
-    assert "build --strict" in recipe
-    assert "--quiet" not in recipe  # mkdocs counts no warning that it does not print
+    assert "tests/build_site.py" in recipe
 
 
 def test_links_that_leave_the_site_become_words() -> None:
@@ -116,14 +118,15 @@ def locked(name: str) -> dict[str, str]:
     return {part.partition("==")[0]: part for part in parts if "==" in part}
 
 
-def test_what_the_site_needs_is_locked_apart_with_hashes() -> None:
+@pytest.mark.parametrize("group", ["docs", "checkov"])
+def test_what_tools_need_is_locked_apart_with_hashes(group: str) -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    asked = {re.split(r"[<>=]", each)[0] for each in settings["dependency-groups"]["docs"]}
-    packages = locked("requirements.docs.lock")
+    asked = {re.split(r"[<>=]", each)[0] for each in settings["dependency-groups"][group]}
+    packages = locked(f"requirements.{group}.lock")
     assert asked <= packages.keys()
     assert {name for name, lines in packages.items() if "--hash=sha256:" not in lines} == set()
     others = locked("requirements.lock").keys() | locked("requirements.runtime.lock").keys()
-    assert {name for name in others if name.startswith("mkdocs")} == set()
+    assert {name for name in others if name.startswith(("mkdocs", "checkov"))} == set()
 
 
 def test_the_values_of_a_site_without_internet_are_values_of_the_chart() -> None:
