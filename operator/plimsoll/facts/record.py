@@ -8,6 +8,7 @@ Modules with Records or NamedTuples that `plimsoll plan` loads do without `from 
 annotations`: it would make each annotation a text that has to be compiled, field by field, at every start.
 """
 
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
@@ -58,21 +59,28 @@ class Named(Record):
 
 def _field_docstrings(record: type[Record]) -> dict[str, str]:
     """By field: the string that stands right below it, in the class or in those it comes from."""
+    found: dict[str, str] = {}
+    for owner in reversed(record.__mro__):
+        if issubclass(owner, Record):
+            found |= _own_docstrings(owner)
+    return {name: words for name, words in found.items() if name in record.model_fields}
+
+
+@cache
+def _own_docstrings(owner: type[Record]) -> dict[str, str]:
+    """The same of one class alone: to find its source takes long, and each is asked for many times."""
     import ast  # noqa: PLC0415 - only for schemas
     import inspect  # noqa: PLC0415
     import textwrap  # noqa: PLC0415
 
+    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    assert isinstance(body, ast.ClassDef)
     found: dict[str, str] = {}
-    for owner in reversed(record.__mro__):
-        if not issubclass(owner, Record):
-            continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, below in zip(body.body, body.body[1:], strict=False):
-            match field, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(words))),
-                ) if name in record.model_fields:
-                    found[name] = inspect.cleandoc(words)
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(words))),
+            ):
+                found[name] = inspect.cleandoc(words)
     return found

@@ -310,7 +310,7 @@ def test_a_change_that_the_watch_never_told_ends_the_process() -> None:
                 )
 
         house.on_pause = change
-        await asyncio.wait_for(house.loop.check_watches_forever(), timeout=10)
+        await asyncio.wait_for(house.loop.check_watches_forever(), timeout=60)
         assert 4 == checks, "seen missing at the third, and still at the fourth"
         assert "the watch is deaf" in str(house.pulse.deaf)
 

@@ -146,7 +146,7 @@ def scraping(*workers: WatchedWorker, **answers: Any) -> tuple[Seen, Counts, lis
         async def no_pause(_: float) -> None:
             return None
 
-        counts, fetcher = Counts(), Fetcher(timeout_seconds=2.0)
+        counts, fetcher = Counts(), Fetcher(timeout_seconds=30.0)
         async with page_box() as box:
             box.answers = {f"/{path}": answer for path, answer in answers.items()}
             source = EngineSource(

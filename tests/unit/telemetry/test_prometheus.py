@@ -41,7 +41,7 @@ def asking(
             fits = [begin for begin in answers if text.startswith(begin)]
             return web.Response(body=answers[max(fits, key=len)] if fits else answer())
 
-        counts, fetcher = Counts(), Fetcher(timeout_seconds=2.0)
+        counts, fetcher = Counts(), Fetcher(timeout_seconds=30.0)
         async with page_box() as box:
             box.answers["/api/v1/query"] = query
             source = _source(box, fetcher, counts, token)
@@ -160,7 +160,7 @@ def test_what_is_no_answer_is_refused(body: bytes, reason: Reason) -> None:
 
 def test_a_server_that_is_away_leaves_everything_unknown(worker: WatchedWorker) -> None:
     async def run() -> tuple[Seen, tuple[PastLife, ...], list[str]]:
-        counts, fetcher = Counts(), Fetcher(timeout_seconds=1.0)
+        counts, fetcher = Counts(), Fetcher(timeout_seconds=30.0)
         async with page_box() as box:
             source = _source(box, fetcher, counts)
         seen = await source.read([worker])
