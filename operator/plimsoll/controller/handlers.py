@@ -183,11 +183,11 @@ class NoDiffs(kopf.DiffBaseStorage):
         """Nothing is."""
 
 
-def kopf_settings() -> kopf.OperatorSettings:
+def kopf_settings(*, watch_silence_seconds: float) -> kopf.OperatorSettings:
     """Kopf as a watcher and no more; each value has its reason.
 
     server_timeout is an int: a float goes out as "300.0" and the API server answers 400. A watch that
-    says nothing for 70 s is taken for dead, as bookmarks come every 60 s. The kinds are known to be
+    says nothing for longer than bookmarks are apart (60 s) is taken for dead. The kinds are known to be
     served when kopf starts, so it need not list or watch CustomResourceDefinitions.
     """
     settings = kopf.OperatorSettings()
@@ -197,6 +197,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10
+    settings.watching.inactivity_timeout = watch_silence_seconds
     settings.watching.chunk_size = 500
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 30

@@ -295,7 +295,7 @@ class Operator:
         born_before = asyncio.all_tasks()
         tasks = await kopf.spawn_tasks(
             registry=registry,
-            settings=kopf_settings(),
+            settings=kopf_settings(watch_silence_seconds=self._settings.watch_silence_seconds),
             identity=identity,
             standalone=True,
             clusterwide=not namespaces,

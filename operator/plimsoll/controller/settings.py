@@ -45,6 +45,8 @@ class Settings(Record):
     """Between two visits to everyone, asked or not; a tenth of it is left to chance."""
     watch_check_seconds: float = Field(default=60.0, gt=0)
     """Between two comparisons of what the watch delivered with a list."""
+    watch_silence_seconds: float = Field(default=70.0, gt=0)
+    """A watch that says nothing for so long is asked for anew; an API server speaks every 60 s at least."""
     fleet_seconds: float = Field(default=30.0, ge=0)
     """For how long nodes and the cards that pods hold are not read again."""
     gpu_types_file: str | None = None

@@ -163,7 +163,8 @@ def test_a_list_alone_makes_an_object_known_but_not_seen(house: House) -> None:
 
 
 def test_kopf_is_a_watcher_and_no_more() -> None:
-    settings = kopf_settings()
+    settings = kopf_settings(watch_silence_seconds=70.0)
+    assert 70.0 == settings.watching.inactivity_timeout
     assert settings.peering.standalone
     assert settings.scanning.disabled
     assert not settings.posting.enabled
