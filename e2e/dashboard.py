@@ -1,40 +1,40 @@
-"""What does the dashboard show? Its JSON, asked of a real Prometheus, drawn as one picture.
+"""What does the dashboard show? Its JSON, asked of a real Prometheus; dashboard_picture.py draws it.
 
-The past is told by the operator's own exporter: a day of two InferenceDeployments in which a worker grows and is
-recycled. What engines and the gate export is written beside it. All of it is made up and the same each time.
+The past is told by the operator's own exporter and by a keeper's own page: a day of two InferenceDeployments in which
+a worker grows and is recycled, and in which chat borrows from a batch. What engines export is written beside it. All
+of it is made up and the same each time.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode
-from xml.sax.saxutils import escape
 
 from prometheus_client import CollectorRegistry
 
-from installation import CHART, REPOSITORY
-from patience import Patience
+from dashboard_gate import GateDay
+from installation import CHART
 from plimsoll.decide import Key
 from plimsoll.facts.watched import WatchedWorker, WorkerNow
 from plimsoll.telemetry.export import Metrics
 from plimsoll.telemetry.workers import WorkerMetrics
+from prometheus_server import asked as asked_of
 
-PICTURE: Final = REPOSITORY / "docs" / "dashboard.svg"
 END_SECONDS: Final = 1_796_000_000
 HOURS: Final = 24
 STEP_SECONDS: Final = 60
 DRAWN_SECONDS: Final = 900
 GIB: Final = 1 << 30
+WORKERS: Final = ("chat-h100-0", "chat-h100-1")
 CHAT, EDGE = Key(namespace="team", name="chat"), Key(namespace="plant", name="assistant")
 GROWS_AT_HOUR, RECYCLED_AT_HOUR = 12.0, 17.0
 
-COLUMN, ROW, GAP = 50, 26, 8
-COLOURS: Final = ("#3b6ea5", "#c8553d", "#4f8a5b", "#8d6a9f", "#b8860b", "#5f6b6d")
+BASE: Final = re.compile(r"_(total|bucket|count|sum)$")
+ALL: Final[Mapping[str, str]] = {"namespace": ".*", "deployment": ".*"}
+"""The dashboard's variables when nothing is picked: Grafana puts their `allValue` into the query."""
 
 
 class Line(NamedTuple):
@@ -58,17 +58,18 @@ def past() -> str:
     """A day of metrics in OpenMetrics' text."""
     metrics = Metrics(queue_keys=lambda: 1.0)
     workers = WorkerMetrics(registry := CollectorRegistry())
-    families: dict[str, list[str]] = {}
+    gate, families = GateDay(WORKERS), dict[str, list[str]]()
     start = END_SECONDS - HOURS * 3600
     for step in range(HOURS * 3600 // STEP_SECONDS + 1):
         at, hour = start + step * STEP_SECONDS, step * STEP_SECONDS / 3600
         _live(metrics, workers, step, hour, at)
+        gate.minute(hour)
         for each in (metrics.registry, registry):
             for family in each.collect():
                 lines = families.setdefault(f"# TYPE {family.name} {family.type}", [])
                 lines += [_sample(s.name, s.labels, s.value, at) for s in family.samples]
-        for name, kind, labels, value in _others(step, hour):
-            base = name.removesuffix("_total").removesuffix("_bucket")
+        for name, kind, labels, value in (*_engines(gate, step, hour), *_of_gate(gate)):
+            base = name if kind == "gauge" else BASE.sub("", name)
             lines = families.setdefault(f"# TYPE {base} {kind}", [])
             lines.append(_sample(name, labels, value, at))
     text = [line for head, body in families.items() for line in (head, *body)]
@@ -143,6 +144,7 @@ def _chat(hour: float) -> dict[str, Any]:
     hold = {"reason": "LimitIsFar"} if GROWS_AT_HOUR + 3 <= hour < RECYCLED_AT_HOUR - 1 else None
     ready = ("False", "WarmingUp") if is_replaced else ("True", "AllWorkersReady")
     return {
+        "gateway": {"gates": 1, "readyGates": 1, "isDoor": True},
         "conditions": [{"type": "Ready", "status": ready[0], "reason": ready[1]}],
         "workers": [first, {"pod": "chat-h100-1", "pool": "h100", "verdict": "Steady"}],
         "recycling": {"history": history, "hold": hold},
@@ -186,138 +188,80 @@ def _pool(
     }
 
 
-def _others(step: int, hour: float) -> Iterator[tuple[str, str, dict[str, str], float]]:
-    """What engines and the gate say."""
+def _engines(
+    gate: GateDay, step: int, hour: float
+) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    """What engines say: those behind the gate compute what it handed out, and seldom let it wait."""
     load = 1 + math.sin(2 * math.pi * (hour - 9) / 24)
-    for number in range(2):
-        where = {
-            "namespace": "team",
-            "deployment": "chat",
-            "pool": "h100",
-            "pod": f"chat-h100-{number}",
-        }
-        yield "vllm:num_requests_running", "gauge", where, round(40 * load)
-        yield "vllm:num_requests_waiting", "gauge", where, max(0, round(40 * load - 72))
-    where = {
-        "namespace": "plant",
-        "deployment": "assistant",
-        "pool": "gpu",
-        "pod": "assistant-gpu-0",
-    }
+    chat = {"namespace": CHAT.namespace, "deployment": CHAT.name, "pool": "h100"}
+    for pod, running in zip(WORKERS, gate.running(), strict=True):
+        yield "vllm:num_requests_running", "gauge", {**chat, "pod": pod}, running
+        yield "vllm:num_requests_waiting", "gauge", {**chat, "pod": pod}, int(step % 240 == 7)
+    edge = {"namespace": EDGE.namespace, "deployment": EDGE.name, "pool": "gpu"}
+    where = {**edge, "pod": "assistant-gpu-0"}
     yield "llamacpp:requests_processing", "gauge", where, round(3 * load)
     yield "llamacpp:requests_deferred", "gauge", where, 0
-    for lane, slots, share in (("chat", 120, 1.0), ("batch", 40, 0.6)):
-        labels = {"lane": lane}
-        yield "plimsoll_gate_slots", "gauge", {**labels, "pod": "chat-h100-0"}, slots
-        busy = min(slots, round(slots * load * share * 0.55))
-        yield "plimsoll_gate_in_flight", "gauge", {**labels, "pod": "chat-h100-0"}, busy
-        yield "plimsoll_gate_queued", "gauge", labels, max(0, round(60 * load * share - 100))
-        for status, reason, pace in (("200", "", 300), ("429", "queue_full", 3)):
-            told = {**labels, "status": status, "reason": reason}
-            yield "plimsoll_gate_requests_total", "counter", told, round(pace * share) * step
-        for bound, part in (("0.1", 0.7), ("1", 0.95), ("+Inf", 1.0)):
-            count = round(300 * share * step * part)
-            yield "plimsoll_gate_wait_seconds_bucket", "histogram", {**labels, "le": bound}, count
 
 
-def asked(port: int) -> tuple[Panel, ...]:
-    """Every panel with what Prometheus on that port answers."""
-    found = json.loads((CHART / "dashboard.json").read_text(encoding="utf-8"))["panels"]
+def _of_gate(gate: GateDay) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    """The keeper's page, with the labels that the chart's PodMonitor puts on it."""
+    target = {"namespace": CHAT.namespace, "deployment": CHAT.name, "pod": "chat-gate-0"}
+    for name, kind, labels, value in gate.samples():
+        yield name, kind, target | labels, value
+
+
+def asked(port: int, chosen: Mapping[str, str] = ALL) -> tuple[Panel, ...]:
+    """Every panel with what Prometheus on that port answers, for the variables as they are chosen."""
     return tuple(
         Panel(
             panel["title"],
             panel["type"],
             panel.get("fieldConfig", {}).get("defaults", {}).get("unit", ""),
             panel["gridPos"],
-            tuple(_lines(port, target) for target in panel.get("targets", ())),
+            tuple(_lines(port, target, chosen) for target in panel.get("targets", ())),
         )
-        for panel in found
+        for panel in _dashboard()["panels"]
     )
 
 
-def _lines(port: int, target: dict[str, str]) -> tuple[Line, ...]:
-    query = target["expr"].replace("$namespace", ".*").replace("$deployment", ".*")
+def choices(port: int, chosen: Mapping[str, str] = ALL) -> dict[str, tuple[str, ...]]:
+    """What each of the dashboard's variables offers, by its own query: `label_values(selector, label)`."""
+    found = {}
+    for variable in _dashboard()["templating"]["list"]:
+        if variable["type"] != "query":
+            continue
+        said = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
+        assert said is not None, variable
+        path, words = f"/api/v1/label/{said[2]}/values", {"match[]": filled(said[1], chosen)}
+        times = {"start": END_SECONDS - HOURS * 3600, "end": END_SECONDS}
+        found[variable["name"]] = tuple(asked_of(port, path, words | times))
+    return found
+
+
+def filled(expression: str, chosen: Mapping[str, str]) -> str:
+    """The query as Grafana sends it."""
+    text = re.sub(r"\$(\w+)", lambda found: chosen[found[1]], expression)
+    assert "$" not in text, text
+    return text
+
+
+def _dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CHART / "dashboard.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _lines(port: int, target: dict[str, str], chosen: Mapping[str, str]) -> tuple[Line, ...]:
     times = {"start": END_SECONDS - HOURS * 3600, "end": END_SECONDS, "step": DRAWN_SECONDS}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=Patience.HTTP_ANSWER)
-    try:
-        connection.request("GET", f"/api/v1/query_range?{urlencode({'query': query, **times})}")
-        answer = json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
-    assert answer["status"] == "success", f"{query}: {answer}"
+    query = {"query": filled(target["expr"], chosen)}
     lines = [
         Line(
             _legend(target["legendFormat"], each["metric"]),
             tuple((at, float(value)) for at, value in each["values"]),
         )
-        for each in answer["data"]["result"]
+        for each in asked_of(port, "/api/v1/query_range", query | times)["result"]
     ]
     return tuple(sorted(lines))
 
 
 def _legend(form: str, labels: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), form)
-
-
-def drawn(panels: tuple[Panel, ...]) -> str:
-    """The picture."""
-    height = max(p.place["y"] + p.place["h"] for p in panels) * ROW + GAP
-    width = 24 * COLUMN + GAP
-    body = "".join(_panel(panel) for panel in panels)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="10">\n'
-        "<title>The dashboard, over a day that was made up</title>\n"
-        f'<rect width="{width}" height="{height}" fill="#f4f5f5"/>\n{body}</svg>\n'
-    )
-
-
-def _panel(panel: Panel) -> str:
-    place = panel.place
-    x, y = place["x"] * COLUMN + GAP, place["y"] * ROW + GAP
-    width, height = place["w"] * COLUMN - GAP, place["h"] * ROW - GAP
-    title = f'<text x="{x + 8}" y="{y + 15}" font-weight="bold">{escape(panel.title)}</text>\n'
-    if panel.kind == "row":
-        return title
-    box = f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="#fff" stroke="#ddd"/>\n'
-    lines = [line for lines in panel.lines for line in lines]
-    if panel.kind == "stat":
-        value = lines[0].points[-1][1] if lines else math.nan
-        return f'{box}{title}<text x="{x + 8}" y="{y + 60}" font-size="32">{value:g}</text>\n'
-    known = [value for line in lines for _, value in line.points if not math.isnan(value)]
-    top = max(known, default=1.0) or 1.0
-    left, right, above, below = x + 52, x + width - 8, y + 26, y + height - 34
-
-    def at(point: tuple[float, float]) -> str:
-        across = (point[0] - END_SECONDS) / (HOURS * 3600) + 1
-        up = point[1] / top
-        return f"{left + across * (right - left):.0f},{below - up * (below - above):.0f}"
-
-    parts = [box, title]
-    for share in (0.0, 0.5, 1.0):
-        level = below - share * (below - above)
-        parts.append(f'<path d="M{left} {level:.0f}H{right}" stroke="#eee"/>')
-        label = escape(_amount(top * share, panel.unit))
-        parts.append(f'<text x="{left - 4}" y="{level + 3:.0f}" text-anchor="end">{label}</text>\n')
-    where = x + 8
-    for number, line in enumerate(lines):
-        colour = COLOURS[number % len(COLOURS)]
-        points = " ".join(at(point) for point in line.points if not math.isnan(point[1]))
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>\n')
-        name = line.name.strip()
-        if where + 6 * len(name) < x + width:
-            parts.append(
-                f'<text x="{where}" y="{y + height - 8}" fill="{colour}">{escape(name)}</text>\n'
-            )
-            where += 6 * len(name) + 8
-    return "".join(parts)
-
-
-def _amount(value: float, unit: str) -> str:
-    if unit == "bytes":
-        return f"{value / GIB:.1f} GiB"
-    if unit == "percentunit":
-        return f"{value:.0%}"
-    if unit == "s":
-        return f"{value / 3600:.0f} h" if value >= 7200 else f"{value:.2g} s"
-    return f"{value:.3g}" if value < 1000 else f"{value / 1000:.0f}k"

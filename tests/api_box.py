@@ -70,10 +70,14 @@ class StandIn:
         """Answers to give next instead of the right ones."""
         self.budget_says: tuple[int, str] | None = None
         """Status and message for evictions that no budget allows."""
+        self.pages: dict[str, tuple[int, str]] = {}
+        """By path: status and text of what comes through the proxy."""
         self.missing: set[str] = set()
         """Kinds, by plural, that are not installed."""
         self.url = ""
         self._version = 100
+        self.watches_begun: list[str] = []
+        """Kind, by its plural, of each watch that was asked for."""
         self._watchers: list[tuple[str, asyncio.Queue[Manifest]]] = []
 
     @property
@@ -131,6 +135,8 @@ class StandIn:
         if self.answers:
             status, headers, body = self.answers.pop(0)
             return web.json_response(body, status=status, headers=headers)
+        if (page := self.pages.get(request.path)) is not None:
+            return web.Response(status=page[0], text=page[1])
         if (listing := _discovery(request.path)) is not None:
             return web.json_response(listing)
         for kind in KINDS:
@@ -246,6 +252,7 @@ class StandIn:
         events: asyncio.Queue[Manifest] = asyncio.Queue()
         watcher = (plural, events)
         self._watchers.append(watcher)
+        self.watches_begun.append(plural)
         try:
             while True:
                 event = await events.get()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -10,8 +13,13 @@ import pytest
 import yaml
 
 from controlplane.fetch import prometheus_programs
+from controlplane.haproxy import SUITES
+from gate_box import GateBox, free_port
 from installation import CHART
+from patience import Patience
+from plimsoll.render.gateway_records import GateLane, GateServer, GateText
 from prometheus_server import why_not
+from stand_ins.batching import Engine, Pinned
 
 DEPLOYMENT: Final = 'namespace="team",deployment="chat"'
 WORKER: Final = f'{DEPLOYMENT},pool="h100",pod="chat-h100-0"'
@@ -40,8 +48,24 @@ def answers(status: str) -> str:
     return f'plimsoll_api_requests_total{{verb="patch",status="{status}"}}'
 
 
-def gate(status: str) -> str:
-    return f'plimsoll_gate_requests_total{{lane="chat",status="{status}"}}'
+GATE: Final = f'{DEPLOYMENT},pod="chat-gate-0"'
+
+
+def gate(status: str, reason: str = "") -> str:
+    told = f'lane="chat",status="{status}",reason="{reason}"'
+    return f"plimsoll_gate_requests_total{{{GATE},{told}}}"
+
+
+def promised(what: str, gates: int = 0) -> str:
+    return f'plimsoll_gate_{what}{{{DEPLOYMENT},pod="chat-gate-{gates}",worker="chat-h100-0"}}'
+
+
+def servers(deployment: str = DEPLOYMENT) -> str:
+    return f'haproxy_backend_active_servers{{{deployment},pod="chat-gate-0",proxy="pool"}}'
+
+
+def waiting(name: str) -> str:
+    return f"{name}{{{WORKER}}}"
 
 
 ON: Final = "1x1600"
@@ -130,10 +154,93 @@ STORIES: Final = (
         {f'plimsoll_recycles_total{{{DEPLOYMENT},reason="Growth"}}': "0x700 1x900"},
     ),
     Story(
-        "PlimsollGateRefuses", 40, {gate("429"): "0+1x1600", gate("200"): "0+9x1600"},
-        {gate("429"): "0+1x1600", gate("200"): "0+99x1600"},
+        "PlimsollGateDown", 8,
+        {f"plimsoll_ready_gates{{{DEPLOYMENT}}}": "0x1600", f"plimsoll_gate_leads{{{DEPLOYMENT}}}": ON},
+        # being made, or replaced within the time that streams get
+        {
+            f"plimsoll_ready_gates{{{DEPLOYMENT}}}": "0x4 1x1600",
+            f"plimsoll_gate_leads{{{DEPLOYMENT}}}": "0x2 1x1600",
+        },
     ),
-    Story("PlimsollGateSilent", 8, {"plimsoll_gate_answers": "0x1600"}, {"plimsoll_gate_answers": ON}),
+    Story(
+        "PlimsollGateNotReady", 20,
+        {f"plimsoll_gates{{{DEPLOYMENT}}}": "2x1600", f"plimsoll_ready_gates{{{DEPLOYMENT}}}": ON},
+        {f"plimsoll_gates{{{DEPLOYMENT}}}": "0x1600", f"plimsoll_ready_gates{{{DEPLOYMENT}}}": ON},
+    ),
+    Story(
+        "PlimsollGateWithoutWorker", 8,
+        {servers(): "0x1600", f'plimsoll_ready_workers{{{DEPLOYMENT},pool="h100"}}': ON},
+        # scaled to zero, and somebody else's HAProxy
+        {
+            servers(): "0x1600",
+            f'plimsoll_ready_workers{{{DEPLOYMENT},pool="h100"}}': "0x1600",
+            servers('namespace="web"'): "0x1600",
+        },
+    ),
+    Story(
+        "PlimsollGateHasNoPlace", 12, {f"plimsoll_gate_unseated_workers{{{GATE}}}": ON},
+        {f"plimsoll_gate_unseated_workers{{{GATE}}}": "1x5 0x1600"},
+    ),
+    Story(
+        "PlimsollGateOverPlan", 8,
+        {
+            promised("promised_tokens"): "30000x1600",
+            promised("promised_tokens", 1): "20000x1600",
+            promised("kv_tokens"): "40000x1600",
+            promised("kv_tokens", 1): "40000x1600",
+        },
+        {
+            promised("promised_tokens"): "20000x1600",
+            promised("promised_tokens", 1): "20000x1600",
+            promised("kv_tokens"): "40000x1600",
+            promised("kv_tokens", 1): "40000x1600",
+            promised("promised_sequences"): "64x1600",
+            promised("sequences"): "64x1600",
+        },
+    ),
+    Story(
+        "PlimsollGateOverPlan", 8,
+        {promised("promised_sequences"): "65x1600", promised("sequences"): "64x1600"},
+        {promised("promised_sequences"): "65x4 64x1600", promised("sequences"): "64x1600"},
+    ),
+    Story(
+        "PlimsollGateSilent", 8, {f"plimsoll_gate_answers{{{GATE}}}": "0x1600"},
+        {f"plimsoll_gate_answers{{{GATE}}}": ON},
+    ),
+    Story(
+        "PlimsollGateKeeperGone", 8,
+        {f"haproxy_process_uptime_seconds{{{GATE}}}": "0+60x1600"},
+        {
+            f"haproxy_process_uptime_seconds{{{GATE}}}": "0+60x1600",
+            f"plimsoll_gate_answers{{{GATE}}}": "_x3 0x1600",
+            'haproxy_process_uptime_seconds{namespace="web",pod="ingress-0"}': "0+60x1600",
+        },
+    ),
+    Story(
+        "PlimsollGateRefuses", 40,
+        {
+            # 4 % and 1.5 %: together too many, and told of the one that counts
+            gate("429", "queue_full"): "0+8x1600",
+            gate("429", "queue_wait"): "0+3x1600",
+            gate("200"): "0+189x1600",
+        },
+        {
+            gate("429", "queue_full"): "0+2x1600",
+            gate("429", "queue_wait"): "0+2x1600",
+            gate("200"): "0+96x1600",
+            gate("503", "no_worker"): "0+20x1600",
+        },
+    ),
+    Story(
+        "PlimsollEngineQueues", 12,
+        {waiting("vllm:num_requests_waiting"): "3x1600", f"plimsoll_gate_leads{{{DEPLOYMENT}}}": ON},
+        # now and then, and where no gate stands before it
+        {
+            waiting("vllm:num_requests_waiting"): "3x7 0x1 3x7 0x1600",
+            f"plimsoll_gate_leads{{{DEPLOYMENT}}}": ON,
+            'llamacpp:requests_deferred{namespace="plant",deployment="edge",pod="edge-0"}': "3x1600",
+        },
+    ),
 )  # fmt: skip
 
 
@@ -157,7 +264,7 @@ def rule_test(story: Story, series: dict[str, str], firing: int) -> dict[str, An
 def test_every_alert_has_its_story() -> None:
     groups = yaml.safe_load((CHART / "alerts.yaml").read_text())["groups"]
     names = [rule["alert"] for group in groups for rule in group["rules"]]
-    assert names == [story.alert for story in STORIES]
+    assert names == list(dict.fromkeys(story.alert for story in STORIES))
 
 
 def test_alerts_fire_in_trouble_and_on_no_good_day(tmp_path: Path) -> None:
@@ -182,3 +289,47 @@ def test_alerts_fire_in_trouble_and_on_no_good_day(tmp_path: Path) -> None:
         check=False,
     )
     assert said.returncode == 0, said.stdout + said.stderr
+
+
+def told_by(port: int) -> dict[str, float]:
+    """What HAProxy's exporter on that port says, by series."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=Patience.HTTP_ANSWER)
+    try:
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+    finally:
+        connection.close()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_real_haproxy_tells_what_the_alerts_ask_of_it(tmp_path: Path, suite: str) -> None:
+    """With a worker and without one, in the product's own text."""
+    rules = (CHART / "alerts.yaml").read_text()
+    assert {"haproxy_backend_active_servers", "haproxy_process_uptime_seconds"} == set(
+        re.findall(r"haproxy_\w+", rules)
+    )
+    text = GateText(
+        lanes=(GateLane(name="chat", most_tokens=4096, answer_tokens=1024),),
+        servers=(
+            GateServer(name="s0", address=f"127.0.0.1:{free_port()}", slots=(8,)),
+            GateServer(name="spare"),
+        ),
+        port=free_port(),
+        metrics_port=free_port(),
+    )
+    engine = Engine("w0", Pinned(kv_tokens=40_000, max_num_seqs=8), lane_tokens={"chat": 4096})
+
+    async def seen() -> dict[str, float]:
+        return await asyncio.to_thread(told_by, text.metrics_port)
+
+    async def story() -> None:
+        async with GateBox(tmp_path, text, [engine], suite=suite) as box:
+            found = await seen()
+            assert found['haproxy_backend_active_servers{proxy="pool"}'] == 1
+            assert "haproxy_process_uptime_seconds" in found
+            await box.runtime.tell(["disable server pool/s0"])
+            assert (await seen())['haproxy_backend_active_servers{proxy="pool"}'] == 0
+
+    asyncio.run(story())

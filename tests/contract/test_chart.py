@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from plimsoll import __version__
+from plimsoll.api.v1alpha1 import InferenceDeployment
 from plimsoll.catalog.profiles import GpuProfile, read_profiles
 from plimsoll.cli.generate import generated
 from plimsoll.controller.settings import PREFIX, Settings
@@ -75,6 +76,23 @@ def test_the_charts_roles_are_the_verbs_that_the_code_uses() -> None:
     )
     assert read(templates / "watched-role.yaml") == render_chart_watched_rbac(watched_role_rules())
     assert read(templates / "role.yaml") == render_chart_rbac(own_role_rules(), namespaced=True)
+
+
+def test_the_plain_manifests_have_the_same_roles_and_version() -> None:
+    """`make generate` prints them with Helm; e2e/stories/test_chart.py holds the whole text against it."""
+    from plimsoll.cluster.grants import cluster_role_rules, own_role_rules
+
+    objects = list(yaml.safe_load_all(read(ROOT / "deploy" / "plimsoll.yaml")))
+    rules = {
+        each["kind"]: each["rules"]
+        for each in objects
+        if each["kind"] in ("ClusterRole", "Role") and each["metadata"]["name"] == "plimsoll"
+    }
+    expected = {"ClusterRole": list(cluster_role_rules()), "Role": list(own_role_rules())}
+    assert json.loads(json.dumps(expected)) == rules
+    (operator,) = [each for each in objects if each["kind"] == "Deployment"]
+    image = operator["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert f"{values()['image']['repository']}:{__version__}" == image
 
 
 def test_the_readme_is_printed_from_the_values() -> None:
@@ -146,6 +164,8 @@ def test_the_values_are_what_the_schema_allows() -> None:
         {"monitoring": {"prometheusRule": {"runbookUrl": "docs/alerts.md"}}},
         {"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}},
         {"networkPolicy": {"nodes": {"port": 0}}},
+        {"networkPolicy": {"gates": {"namespaces": ["Team A"]}}},
+        {"networkPolicy": {"gates": {"clientFrom": []}}},
         {"priorityClass": {"value": 2000000000}},
         {"gpuTypes": [{"total": "40Gi"}]},
         {"gpuTypes": [{"product": "NVIDIA-L40S", "total": "40 gigs"}]},
@@ -222,3 +242,8 @@ def test_what_the_chart_says_of_itself_is_so() -> None:
     }
     repository = values()["image"]["repository"]
     assert [f"{repository}:{__version__}"] == [each["image"] for each in told["images"]]
+    examples = yaml.safe_load(chart["annotations"]["artifacthub.io/crdsExamples"])
+    assert {InferenceDeployment.model_validate(each).metadata.name for each in examples} == {"chat"}
+    changes = yaml.safe_load(chart["annotations"]["artifacthub.io/changes"])
+    assert {"security", "changed", "added"} == {each["kind"] for each in changes}
+    assert all(set(each) == {"kind", "description"} for each in changes)

@@ -48,6 +48,7 @@ COMMANDS: Final = (
     Command("diagnose", "does a recorded worker grow, wait or do well, and would it be recycled"),
     Command("top", "the workers of a cluster: memory, slope, time to the limit, verdict"),
     Command("why", "what is said of one worker, and what holds a recycle back"),
+    Command("gate", "the lanes of one gate: slots, lent, queue, refusals, and how long they wait"),
     Command("probe", "does a server find numbers again in long contexts, at 16 bit and at fp8"),
     Command("calibration", "what engines were seen to take: show, export, import, reset"),
     Command("generate", "write CRDs, the chart's parts and the reference pages from the code"),

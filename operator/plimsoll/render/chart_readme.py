@@ -44,8 +44,11 @@ not seen then: give such nodes a taint or a label of their own.
 `networkPolicy.enabled` needs a network plugin that enforces them. Policies cannot name the API server or kubelets, so
 fill in `networkPolicy.apiServer.cidrs` and `networkPolicy.nodes.cidrs`; empty ones allow any address at those ports.
 Where Prometheus is read (`watching.prometheus.url`) or DNS answers from the node itself, add a rule to
-`networkPolicy.extraEgress`. Workers are not covered: policies of their namespaces must let the operator's pod reach
-port 8000.
+`networkPolicy.extraEgress`. Where policies of your own cover workers, they must let the operator's pod reach port 8000.
+
+Gates stand in the namespaces of InferenceDeployments. `networkPolicy.gates.namespaces` names those in which the chart
+makes a policy for them: the operator itself needs no right to policies. `networkPolicy.gates.onlyDoor` closes the
+workers there to all but gates, probes, the operator and `networkPolicy.metricsFrom`.
 
 ## Upgrade, rollback, uninstall
 

@@ -21,6 +21,7 @@ from prometheus_client import (
 from plimsoll import __version__
 from plimsoll.decide import Key
 from plimsoll.telemetry.conditions import ConditionMetrics
+from plimsoll.telemetry.gates import GateMetrics
 from plimsoll.telemetry.verdicts import VerdictMetrics
 
 _without_created: Any = disable_created_metrics  # it has no types
@@ -97,6 +98,7 @@ class Metrics:
         self._pools: dict[Key, set[str]] = {}
         self._verdicts = VerdictMetrics(registry)
         self._conditions = ConditionMetrics(registry)
+        self._gates = GateMetrics(registry)
 
     def visited(self, result: str, seconds: float) -> None:
         """A visit ended like this."""
@@ -126,6 +128,7 @@ class Metrics:
         """
         self._verdicts.told(key, status)
         self._conditions.told(key, status)
+        self._gates.told(key, status)
         budgets = {} if status is None else budgets_of(status)
         for pool in self._pools.pop(key, set()) - budgets.keys():
             for gauge in (self._kv_budget_bytes, self._planned_sequences):
