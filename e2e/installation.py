@@ -19,18 +19,21 @@ import yaml
 from audit import AuditLog, Grant, granted
 from controlplane.cluster import OUR_NAMESPACE, ControlPlane, free_ports
 from controlplane.processes import Child
-from patience import Patience, eventually
+from patience import Patience, eventually, stretched
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 CHART: Final = REPOSITORY / "charts" / "plimsoll"
 RELEASE: Final = "plimsoll"
 USER: Final = f"system:serviceaccount:{OUR_NAMESPACE}:{RELEASE}"
-# An operator that is killed gives its Lease back only when it runs out: short, so that stories need not wait.
-LEASE: Final = {
-    "PLIMSOLL_LEASE_SECONDS": "3",
-    "PLIMSOLL_RENEW_DEADLINE_SECONDS": "2",
-    "PLIMSOLL_RETRY_SECONDS": "0.5",
+ANOTHER_POD: Final = {"PLIMSOLL_IDENTITY": "another-pod"}
+"""For an operator that is not the one before it: it waits until that one's Lease has run out."""
+SHORT_LEASE: Final = {
+    "PLIMSOLL_LEASE_SECONDS": "10",
+    "PLIMSOLL_RENEW_DEADLINE_SECONDS": "8",
+    "PLIMSOLL_RETRY_SECONDS": "1",
 }
+"""For who waits for that: as short as a machine allows on which an operator may get no turn for seconds. One that
+cannot renew in time ends, as it should, and here nobody would start it again."""
 # Most fake pods have no engine that could be read; nobody should wait for one.
 VERIFY: Final = {"PLIMSOLL_VERIFY_SECONDS": "0.5", "PLIMSOLL_VERIFY_GRACE_SECONDS": "0.5"}
 
@@ -53,7 +56,6 @@ class Operator:
             "PLIMSOLL_IDENTITY": f"{socket.gethostname()}-{self.health_port}",
             "PYTHONUNBUFFERED": "1",
             "PLIMSOLL_ALLOW_HOST_PATH": "true",  # real nodes have their models in folders
-            **LEASE,
             **VERIFY,
             **settings,
         }
@@ -65,7 +67,9 @@ class Operator:
     def get(self, path: str, *, port: int | None = None) -> tuple[int, str]:
         """Status and text of one of its own endpoints."""
         connection = http.client.HTTPConnection(
-            "127.0.0.1", port or self.health_port, timeout=Patience.HTTP_ANSWER
+            "127.0.0.1",
+            port or self.health_port,
+            timeout=stretched(Patience.HTTP_ANSWER),
         )
         try:
             connection.request("GET", path)
@@ -124,8 +128,13 @@ class Installation:
         self.kubeconfig = cluster.service_account_kubeconfig(OUR_NAMESPACE, RELEASE)
 
     def start(self, *, kubeconfig: Path | None = None, **settings: str) -> Operator:
-        """Start the operator, with further settings in its environment, and wait until it leads."""
-        self.operator = Operator(self.cluster, kubeconfig or self.kubeconfig, settings)
+        """Start the operator, with further settings in its environment, and wait until it leads.
+
+        One pod, whose container starts again: it has one name for all its lives, so a killed one's Lease is
+        its own. `ANOTHER_POD` is not that one.
+        """
+        identity = {"PLIMSOLL_IDENTITY": f"{RELEASE}-in-{self.cluster.dir.name}"}
+        self.operator = Operator(self.cluster, kubeconfig or self.kubeconfig, identity | settings)
         self.operator.wait_until_ready()
         return self.operator
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import time
@@ -36,7 +37,8 @@ class World:
         """A bound PersistentVolumeClaim, so that the scheduler lets pods pass."""
         volume = f"{self.namespace}-{name}"
         shared = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
-        self.cluster.apply(
+        self._create(
+            "/api/v1/persistentvolumes",
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
@@ -48,6 +50,9 @@ class World:
                     "claimRef": {"namespace": self.namespace, "name": name},
                 },
             },
+        )
+        self._create(
+            f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims",
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -60,10 +65,16 @@ class World:
             },
         )
 
+    def _create(self, path: str, manifest: Manifest) -> None:
+        """Unless it is there."""
+        status, answer = self.cluster.request("POST", path, manifest)
+        if status not in (http.client.CREATED, http.client.CONFLICT):
+            raise RuntimeError(f"{path}: {status} {answer}")
+
     def leave(self) -> None:
         """Delete the namespace and wait until its pods have given their cards back."""
-        self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
-        self.cluster.kubectl("delete", "pv", f"{self.namespace}-models", "--wait=false")
+        self.cluster.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
+        self.cluster.request("DELETE", f"/api/v1/persistentvolumes/{self.namespace}-models")
         eventually(
             lambda: not self.pods(), within=Patience.POD_GONE, says=f"{self.namespace} has no pods"
         )

@@ -2,8 +2,8 @@
 
 The checks run as they always did, one after the other. The control plane's programs are built beside them, for
 they take longest on a new machine. As soon as they are there the stories run beside the checks too, in parts, each
-with a cluster of its own: stories mostly wait, for kubelets, rollouts and memory that grows, and two cores can
-wait for several at once. What a part says is printed when it is over.
+with a cluster of its own and one more at a time than there are cores: stories mostly wait, for kubelets, rollouts
+and memory that grows. The checks give way to them. What a part says is printed when it is over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 BIN: Final = Path(sys.executable).parent
 PYTHON: Final = sys.executable
-PYTEST: Final = (PYTHON, "-m", "pytest", "-q", "--durations=8", "--durations-min=1")
+PYTEST: Final = (PYTHON, "-m", "pytest", "-q", "-rs", "--durations=8", "--durations-min=1")
 
 BUILD: Final = (PYTHON, "e2e/controlplane/build.py")
 STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
@@ -37,7 +37,7 @@ STEPS: Final[tuple[tuple[str, tuple[str | Path, ...]], ...]] = (
 REPEATABLE: Final = {"CI": "1"}
 """Random examples are the same in each run; at a desk they are new ones."""
 FETCH: Final = (PYTHON, "e2e/controlplane/fetch.py", "--or-say-why")
-FETCH_HAPROXY: Final = (PYTHON, "e2e/controlplane/haproxy.py")
+FETCH_HAPROXY: Final = (PYTHON, "e2e/controlplane/haproxy.py", "--or-say-why")
 FETCH_CHECKOV: Final = (PYTHON, "e2e/controlplane/apart.py", "checkov")
 STORIES: Final = (PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--", *PYTEST)
 
@@ -57,36 +57,49 @@ def _files(*names: str) -> tuple[str, ...]:
     return tuple(f"e2e/stories/test_{name}.py" for name in names)
 
 
-PATIENT: Final = Part("stories of watching and recycling", _files("recycling", "watching"))
-"""They mostly wait for memory to grow."""
-REAL_LEAK: Final = Part("a real leak", _files("recycling_on_a_real_node"), counts_verbs=False)
-"""Says itself why not, where the machine has too little memory for its two nodes."""
-APART: Final = Part(
+OWN_CLUSTERS: Final = Part(
     "stories on clusters of their own",
     _files(
+        "agent",
         "agent_on_a_real_node",
+        "controlplane",
         "deaths_on_a_real_node",
         "gateway_on_a_real_node",
         "gitops",
+        "install",
         "outage",
         "policy",
         "probe",
-        "real_node",
         "real_worker",
         "upgrade",
     ),
     counts_verbs=False,
 )
-SHARED: Final = Part(
-    "stories on a shared cluster",
-    (
-        "e2e/stories",
-        *(f"--ignore={path}" for each in (PATIENT, REAL_LEAK, APART) for path in each.paths),
+REAL_LEAK: Final = Part("a real leak", _files("recycling_on_a_real_node"), counts_verbs=False)
+"""Says itself why not, where the machine has too little memory for its two nodes."""
+GATES: Final = Part(
+    "stories of the gate",
+    tuple(
+        name
+        for path in sorted((ROOT / "e2e" / "stories").glob("test_gate*.py"))
+        if (name := str(path.relative_to(ROOT))) not in OWN_CLUSTERS.paths
     ),
 )
+PATIENT: Final = Part("stories of watching and recycling", _files("recycling", "watching"))
+"""They mostly wait for memory to grow."""
+FAULTS: Final = Part("stories of faults", _files("faults", "soak"), counts_verbs=False)
+APART: Final = (OWN_CLUSTERS, REAL_LEAK, GATES, PATIENT, FAULTS)
+SHARED: Final = Part(
+    "stories on a shared cluster",
+    ("e2e/stories", *(f"--ignore={path}" for part in APART for path in part.paths)),
+)
 """All others, also those that nobody has put anywhere yet."""
-LANES: Final = ((SHARED,), (APART,), (REAL_LEAK, PATIENT))
-"""Beside each other; the parts of a lane one after the other."""
+PARTS: Final = (SHARED, *APART)
+"""Longest first."""
+AT_ONCE: Final = int(os.environ.get("PLIMSOLL_PARTS_AT_ONCE") or (os.cpu_count() or 1) + 1)
+"""1 runs them one after the other, where it matters which of two disturbs the other."""
+PATIENTLY: Final = {"PLIMSOLL_PATIENCE": os.environ.get("PLIMSOLL_PATIENCE", "2")}
+"""Every wait may take so much longer where others use the machine too. It slows no success down."""
 
 
 Took = tuple[str, float, int]
@@ -97,20 +110,20 @@ def main() -> int:
     """Run all; 0 when all passed. A failed check does not hide the next one's."""
     started = time.monotonic()
     build = subprocess.Popen(["nice", *BUILD], cwd=ROOT)
-    with TemporaryDirectory() as folder, ThreadPoolExecutor(1 + len(LANES)) as beside:
-        unused = Path(folder)
+    with (
+        TemporaryDirectory() as folder,
+        ThreadPoolExecutor(1) as first,
+        ThreadPoolExecutor(AT_ONCE) as then,
+    ):
         try:
-            built = beside.submit(_once_built, build)
-            lanes = [beside.submit(_lane, built, lane, unused) for lane in LANES]
+            built = first.submit(_once_built, build)
+            unused = {part.name: Path(folder) / part.name for part in PARTS if part.counts_verbs}
+            parts = [then.submit(_part, built, part, unused.get(part.name)) for part in PARTS]
             took = [_run(name, ("nice", *command)) for name, command in STEPS]
-            for each in (built, *lanes):
+            for each in (built, *parts):
                 took.extend(each.result())
             if not build.returncode:
-                took.append(
-                    _verbs(
-                        [unused / part.name for lane in LANES for part in lane if part.counts_verbs]
-                    )
-                )
+                took.append(_verbs(unused.values()))
         finally:
             if build.poll() is None:
                 build.terminate()
@@ -129,17 +142,12 @@ def _once_built(build: subprocess.Popen[bytes]) -> list[Took]:
     return took
 
 
-def _lane(built: Future[list[Took]], parts: tuple[Part, ...], unused: Path) -> list[Took]:
-    """Some parts, one after the other, once the programs are there; nothing where they are not."""
+def _part(built: Future[list[Took]], part: Part, unused: Path | None) -> list[Took]:
+    """One part of the stories, once the programs are there; nothing where they are not."""
     if built.result()[0][2]:
         return []
-    took = []
-    for part in parts:
-        also = {
-            "PLIMSOLL_UNUSED_VERBS": str(unused / part.name) if part.counts_verbs else os.devnull
-        }
-        took.append(_run(part.name, (*STORIES, *part.paths), quietly=True, also=also))
-    return took
+    also = PATIENTLY | {"PLIMSOLL_UNUSED_VERBS": str(unused or os.devnull)}
+    return [_run(part.name, (*STORIES, *part.paths), quietly=True, also=also)]
 
 
 def _run(
@@ -168,7 +176,7 @@ def _run(
     return name, seconds, done.returncode
 
 
-def _verbs(files: Sequence[Path]) -> Took:
+def _verbs(files: Collection[Path]) -> Took:
     """No granted verb may be left unused by every part."""
     name = "every granted verb was used"
     if not all(path.exists() for path in files):

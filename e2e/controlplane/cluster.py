@@ -20,7 +20,8 @@ import socket
 import ssl
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -79,9 +80,10 @@ class ControlPlane:
         self._fake_nodes = 0
         self.bin = programs()
         sweep_folders()
-        self.dir = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
-        self._alive = locked_for_life(self.dir / ALIVE)
+        self.dir, self._alive = folder_for_life()
         self.ports = dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
+        self._contexts: dict[tuple[Identity, bool], ssl.SSLContext] = {}
+        self._looks = Looks(self.ports["api"], lambda: self._tls(self._identity("admin")))
 
     # ---- what callers ask for -------------------------------------------------------------------
 
@@ -193,6 +195,8 @@ class ControlPlane:
         content_type: str | None = None,
     ) -> tuple[int, Any]:
         """One call to the API server as admin, far cheaper than kubectl: status and answer."""
+        if method == "GET":
+            return self._looks.get(path)
         port, credentials = self.ports["api"], self._identity("admin")
         return ask(port, method, path, body, tls=self._tls(credentials), content_type=content_type)
 
@@ -302,6 +306,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Kill everything and remove the folder; `PLIMSOLL_KEEP=1` leaves it to be looked at."""
+        self._looks.close()
         for child in reversed(self.processes.values()):
             child.kill()
         self.processes.clear()
@@ -472,11 +477,14 @@ class ControlPlane:
         return Identity(self.dir / "pki" / f"{name}.crt", self.dir / "pki" / f"{name}.key")
 
     def _tls(self, identity: Identity, *, verify: bool = True) -> ssl.SSLContext:
+        if (made := self._contexts.get((identity, verify))) is not None:
+            return made
         context = ssl.create_default_context(cafile=str(self.ca_file))
         context.load_cert_chain(identity.certificate, identity.key)
         if not verify:  # controller-manager and scheduler sign for themselves
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+        self._contexts[identity, verify] = context
         return context
 
     def _next_fake_address(self) -> str:
@@ -493,6 +501,66 @@ def condition(thing: Mapping[str, Any], kind: str) -> str:
     return next((str(c["status"]) for c in conditions if c["type"] == kind), "Missing")
 
 
+class Looks:
+    """GET by GET over one kept connection for each thread: stories look thousands of times, and a handshake
+    costs both sides ten times what the answer does. Only reading is kept: it can be asked twice."""
+
+    def __init__(self, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
+        self._port, self._tls = port, tls
+        self._mine = threading.local()
+        self._all: list[http.client.HTTPSConnection] = []
+
+    def get(self, path: str) -> tuple[int, Any]:
+        """Status and answer. Raises OSError when nobody answers, also on a fresh connection."""
+        kept: http.client.HTTPSConnection | None = getattr(self._mine, "connection", None)
+        if kept is not None:
+            try:
+                return exchange(kept, "GET", path)
+            except (OSError, http.client.HTTPException):  # ended while nobody looked
+                kept.close()
+        else:
+            kept = self._mine.connection = connect(self._port, self._tls())
+            self._all.append(kept)
+        try:
+            return exchange(kept, "GET", path)
+        except (OSError, http.client.HTTPException) as error:
+            kept.close()
+            if isinstance(error, OSError):
+                raise
+            raise ConnectionError(f"GET {path}: {error!r}") from error
+
+    def close(self) -> None:
+        """All of them; who looks again connects again."""
+        for each in self._all:
+            each.close()
+
+
+def connect(port: int, tls: ssl.SSLContext) -> http.client.HTTPSConnection:
+    """To a loopback port, on the first request."""
+    return http.client.HTTPSConnection(
+        "127.0.0.1", port, context=tls, timeout=stretched(Patience.HTTP_ANSWER)
+    )
+
+
+def exchange(
+    connection: http.client.HTTPSConnection,
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    content_type: str | None = None,
+) -> tuple[int, Any]:
+    """One request and its answer; JSON is read, other text comes as it is."""
+    headers = {"Accept": "application/json"}
+    if body is not None:
+        headers["Content-Type"] = content_type or CONTENT_TYPES[method]
+    payload = None if body is None else json.dumps(body)
+    connection.request(method, path, body=payload, headers=headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    is_json = answer.headers.get_content_type() == "application/json"
+    return answer.status, json.loads(text) if is_json else text
+
+
 def ask(
     port: int,
     method: str,
@@ -502,30 +570,33 @@ def ask(
     tls: ssl.SSLContext,
     content_type: str | None = None,
 ) -> tuple[int, Any]:
-    """One HTTPS call to a loopback port; JSON is read, other text comes as it is."""
-    connection = http.client.HTTPSConnection(
-        "127.0.0.1", port, context=tls, timeout=stretched(Patience.HTTP_ANSWER)
-    )
+    """One HTTPS call to a loopback port, on a connection of its own."""
+    connection = connect(port, tls)
     try:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = content_type or CONTENT_TYPES[method]
-        payload = None if body is None else json.dumps(body)
-        connection.request(method, path, body=payload, headers=headers)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        is_json = answer.headers.get_content_type() == "application/json"
-        return answer.status, json.loads(text) if is_json else text
+        return exchange(connection, method, path, body, content_type)
     except http.client.HTTPException as error:  # the other side went away in mid-sentence
         raise ConnectionError(f"{method} {path}: {error!r}") from error
     finally:
         connection.close()
 
 
+def folder_for_life() -> tuple[Path, IO[bytes]]:
+    """A new folder and the lock that keeps it from being swept up. Others sweep meanwhile, also between the
+    making of the lock's file and its locking; that folder is theirs then."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+        with suppress(BlockingIOError):
+            return folder, locked_for_life(folder / ALIVE)
+
+
 def locked_for_life(path: Path) -> IO[bytes]:
     """An open file with a lock that goes with this process, however it goes."""
     file = path.open("wb")
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise
     return file
 
 

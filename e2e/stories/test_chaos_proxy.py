@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.cluster import API_ONLY, OUR_NAMESPACE, ControlPlane
+from controlplane.cluster import OUR_NAMESPACE, ControlPlane
 from controlplane.processes import Child
-from patience import Patience, eventually
+from patience import Patience, eventually, steadily
 from stand_ins.chaos_proxy import ChaosProxy, Moment
 
 ACCOUNT = "wired"
@@ -18,34 +18,34 @@ CONFIG_MAPS = f"/api/v1/namespaces/{OUR_NAMESPACE}/configmaps"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[ControlPlane]:
-    with ControlPlane(parts=API_ONLY) as started:
-        started.ensure_namespace(OUR_NAMESPACE)
-        started.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": ACCOUNT, "namespace": OUR_NAMESPACE},
+def account(cluster: ControlPlane) -> Iterator[str]:
+    """One that may do everything, for as long as these stories last."""
+    cluster.ensure_namespace(OUR_NAMESPACE)
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": ACCOUNT, "namespace": OUR_NAMESPACE},
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": ACCOUNT},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
             },
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": ACCOUNT},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": "cluster-admin",
-                },
-                "subjects": [
-                    {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": OUR_NAMESPACE}
-                ],
-            },
-        )
-        yield started
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": OUR_NAMESPACE}],
+        },
+    )
+    yield ACCOUNT
+    cluster.kubectl("delete", "clusterrolebinding", ACCOUNT)
+    cluster.kubectl("delete", "serviceaccount", ACCOUNT, "-n", OUR_NAMESPACE)
 
 
 @pytest.fixture
-def wire(cluster: ControlPlane) -> Iterator[ChaosProxy]:
+def wire(cluster: ControlPlane, account: str) -> Iterator[ChaosProxy]:
     with ChaosProxy.to(cluster) as proxy:
         yield proxy
 
@@ -96,16 +96,61 @@ def test_a_wire_that_refuses_recovers_at_the_same_address(
     assert not exists(cluster, "refused")
 
 
+def test_a_scripted_answer_is_given_so_often_and_not_passed_on(
+    cluster: ControlPlane, wire: ChaosProxy
+) -> None:
+    wire.answer("/configmaps", 422, times=2)
+    assert [False, False, True] == [0 == make(cluster, wire, "scripted") for _ in range(3)]
+    assert 3 == len(wire.mutations)
+    assert b"scripted" in wire.mutations[0].body
+
+
+def test_dropped_requests_get_no_answer(cluster: ControlPlane, wire: ChaosProxy) -> None:
+    wire.drop_every(1)
+    assert 0 != make(cluster, wire, "dropped")
+    wire.recover()
+    assert 0 == make(cluster, wire, "let-through")
+
+
+def watching(cluster: ControlPlane, wire: ChaosProxy, folder: Path) -> Child:
+    """kubectl, watching config maps over the wire."""
+    kubeconfig = wire.kubeconfig(cluster.service_account_kubeconfig(OUR_NAMESPACE, ACCOUNT))
+    return Child(
+        "watch",
+        [cluster.bin / "kubectl", "get", "configmaps", "--watch", "-o", "name"],
+        log=folder / "watch.log",
+        env=cluster.environment | {"KUBECONFIG": str(kubeconfig)},
+    )
+
+
+def test_a_hushed_watch_stays_open_and_ends_with_the_word_it_is_given(
+    cluster: ControlPlane, wire: ChaosProxy, tmp_path: Path
+) -> None:
+    watch = watching(cluster, wire, tmp_path)
+    try:
+        eventually(
+            lambda: wire.watches == ("configmaps",),
+            within=Patience.CONDITION_SEEN,
+            says="config maps are watched",
+        )
+        assert 1 == wire.hush("configmaps")
+        cluster.request("POST", CONFIG_MAPS, {"metadata": {"name": "unheard"}})
+        steadily(lambda: watch.is_running, during=1.0, says="the watch is open")
+        assert "unheard" not in watch.tail()
+        status = {"kind": "Status", "apiVersion": "v1", "code": 500, "message": "of our own"}
+        wire.say({"type": "ERROR", "object": status}, "configmaps", ends=True)
+        eventually(
+            lambda: not watch.is_running, within=Patience.CONDITION_SEEN, says="the watch ends"
+        )
+        assert "status/" in watch.tail()  # all that kubectl says of it with -o name
+    finally:
+        watch.kill()
+
+
 def test_a_watch_streams_and_ends_when_the_wire_refuses(
     cluster: ControlPlane, wire: ChaosProxy, tmp_path: Path
 ) -> None:
-    kubeconfig = wire.kubeconfig(cluster.service_account_kubeconfig(OUR_NAMESPACE, ACCOUNT))
-    watch = Child(
-        "watch",
-        [cluster.bin / "kubectl", "get", "configmaps", "--watch", "-o", "name"],
-        log=tmp_path / "watch.log",
-        env=cluster.environment | {"KUBECONFIG": str(kubeconfig)},
-    )
+    watch = watching(cluster, wire, tmp_path)
     try:
         for name in ("watched-first", "watched-second"):
             cluster.request("POST", CONFIG_MAPS, {"metadata": {"name": name}})

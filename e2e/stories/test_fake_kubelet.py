@@ -12,33 +12,34 @@ import pytest
 import yaml
 
 from audit import AuditLog, Use
-from controlplane import fleet
 from controlplane.cluster import OUR_NAMESPACE, ControlPlane, Manifest
 from patience import Patience, eventually
 from stand_ins.kubelet import FakeKubelets
 
+BUSY, IDLE = "a6000-2", "rtx4090-0"
 GRANTED = "may-read-stats"
 UNGRANTED = "may-nothing"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[ControlPlane]:
-    with ControlPlane() as started:
-        started.add_nodes(fleet.a6000_x4("a6000"), fleet.rtx4090_x1("rtx4090"))
-        started.ensure_namespace(OUR_NAMESPACE)
-        started.apply(*accounts(), pod("worker-0", "a6000"))
-        eventually(
-            lambda: started.get("/api/v1/namespaces/default/pods/worker-0")["status"]["startTime"],
-            within=Patience.POOL_ROLLOUT,
-            says="the worker runs",
-        )
-        yield started
-
-
-@pytest.fixture(scope="module")
 def kubelets(cluster: ControlPlane) -> Iterator[FakeKubelets]:
+    """They answer; there is a pod on one of their nodes, and there are two who ask."""
+    cluster.ensure_namespace(OUR_NAMESPACE)
+    worker = pod("worker-0", BUSY)
+    cluster.apply(*accounts(), worker)
+    eventually(
+        lambda: cluster.get("/api/v1/namespaces/default/pods/worker-0")["status"]["startTime"],
+        within=Patience.POOL_ROLLOUT,
+        says="the worker runs",
+    )
     with FakeKubelets(cluster) as answering:
         yield answering
+    for each in (*accounts(), worker):
+        metadata = each["metadata"]
+        cluster.kubectl(
+            *("delete", each["kind"], metadata["name"], "--wait=false"),
+            *("-n", metadata.get("namespace", "default")),
+        )
 
 
 def ask(cluster: ControlPlane, node: str, account: str) -> tuple[int, Any]:
@@ -60,7 +61,7 @@ def ask(cluster: ControlPlane, node: str, account: str) -> tuple[int, Any]:
 
 def test_a_pod_holds_what_the_story_says(cluster: ControlPlane, kubelets: FakeKubelets) -> None:
     kubelets.hold("default", "worker-0", resident_bytes=lambda: 3 << 30, swap_bytes=7)
-    status, summary = ask(cluster, "a6000", GRANTED)
+    status, summary = ask(cluster, BUSY, GRANTED)
     assert http.client.OK == status
     (worker,) = summary["pods"]
     (server,) = worker["containers"]
@@ -70,20 +71,20 @@ def test_a_pod_holds_what_the_story_says(cluster: ControlPlane, kubelets: FakeKu
 
 
 def test_each_node_tells_its_own_pods(cluster: ControlPlane, kubelets: FakeKubelets) -> None:
-    assert [] == ask(cluster, "rtx4090", GRANTED)[1]["pods"]
+    assert [] == ask(cluster, IDLE, GRANTED)[1]["pods"]
 
 
 def test_a_node_can_fail_and_recover(cluster: ControlPlane, kubelets: FakeKubelets) -> None:
-    kubelets.fail("a6000", status=503)
-    assert 503 == ask(cluster, "a6000", GRANTED)[0]
-    kubelets.recover("a6000")
-    assert 200 == ask(cluster, "a6000", GRANTED)[0]
+    kubelets.fail(BUSY, status=503)
+    assert 503 == ask(cluster, BUSY, GRANTED)[0]
+    kubelets.recover(BUSY)
+    assert 200 == ask(cluster, BUSY, GRANTED)[0]
 
 
 def test_the_question_is_in_the_audit_log(cluster: ControlPlane, kubelets: FakeKubelets) -> None:
-    assert 200 == ask(cluster, "a6000", GRANTED)[0]
-    assert 403 == ask(cluster, "a6000", UNGRANTED)[0]
-    stats = Use("", "nodes/stats", "get", name="a6000")
+    assert 200 == ask(cluster, BUSY, GRANTED)[0]
+    assert 403 == ask(cluster, BUSY, UNGRANTED)[0]
+    stats = Use("", "nodes/stats", "get", name=BUSY)
     log = AuditLog(cluster.audit_log)
     prefix = f"system:serviceaccount:{OUR_NAMESPACE}"
     eventually(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from installation import ANOTHER_POD, SHORT_LEASE
 from objects import small
 from patience import Patience, eventually, steadily
 from world import World
@@ -40,12 +41,16 @@ def test_a_namespace_goes_with_the_operator_gone(world: World) -> None:
 
 
 def test_changes_made_meanwhile_are_caught_up_with(world: World) -> None:
+    """By another pod, which waits until the Lease of the killed one has run out."""
+    world.installed.stop()
+    world.installed.start(kubeconfig=None, **SHORT_LEASE)
     world.apply(small(world))
     world.await_ready("small", 2)
     assert world.installed.operator is not None
     world.installed.operator.kill()
     world.apply(small(world, workers=3, limits={"maxModelLen": 4096}))
     world.kubectl("delete", "pdb/small-h100")
-    world.installed.start()
+    world.installed.start(kubeconfig=None, **SHORT_LEASE, **ANOTHER_POD)
     world.await_ready("small", 3)
     assert world.items("policy/v1:poddisruptionbudgets")
+    world.installed.stop()
