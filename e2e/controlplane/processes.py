@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from patience import Patience
+from patience import Patience, stretched
 
 LOG_TAIL_LINES: Final = 25
 _starter: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starts-children")
@@ -97,14 +97,14 @@ class Child:
             return
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._popen.wait(timeout=Patience.PROCESS_GONE)
+        self._popen.wait(timeout=stretched(Patience.PROCESS_GONE))
 
     def terminate(self, within: float = Patience.PROCESS_GONE) -> int:
         """SIGTERM, and SIGKILL after `within` seconds; its exit status."""
         if self.is_running:
             os.kill(self.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                self._popen.wait(timeout=within)
+                self._popen.wait(timeout=stretched(within))
         self.kill()
         return self._popen.returncode
 
