@@ -46,7 +46,7 @@ class Haproxy:
     def write(self) -> Path:
         """The configuration and the maps that it names."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for name in ("keys.map", "bytes-per-token.map"):
+        for name in ("keys.map", "bytes-per-token.map", "gate.map"):
             assert not self.keeps_maps or (self.folder / name).exists()
             (self.folder / name).touch()
         path = self.folder / "haproxy.cfg"

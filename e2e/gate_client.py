@@ -75,21 +75,24 @@ async def ask(
     method: str = "POST",
     headers: Mapping[str, str] | None = None,
     within: float = 120.0,
+    host: str = "127.0.0.1",
 ) -> Answer:
     """One request on a connection of its own."""
     lines = [f"{method} {path} HTTP/1.1", "Host: gate", "Connection: close"]
     if method == "POST":
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-    return await send(port, "\r\n".join(lines).encode() + b"\r\n\r\n" + body, within=within)
+    return await send(port, "\r\n".join(lines).encode() + b"\r\n\r\n" + body, within=within, host=host)
 
 
-async def send(port: int, request: bytes, *, within: float = 120.0) -> Answer:
+async def send(
+    port: int, request: bytes, *, within: float = 120.0, host: str = "127.0.0.1"
+) -> Answer:
     """These bytes, and what comes back."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(within):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(request)
                 return await _read(reader, began)

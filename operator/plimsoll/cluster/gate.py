@@ -59,6 +59,7 @@ def gate_of(pod: Manifest) -> GateSeen:
         rooms=annotations.get(ROOMS_ANNOTATION, ""),
         workers=annotations.get(WORKERS_ANNOTATION, ""),
         standing=annotations.get(STANDING_ANNOTATION, ""),
+        address=status.get("podIP") or None,
     )
 
 

@@ -6,7 +6,11 @@ fields, escapes), which belongs in: the ratio is of bodies. What is learnt stays
 more tokens, and moves slowly.
 """
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+
+from plimsoll.gate.records import LaneRoom
 
 DEFAULT_HUNDREDTHS: Final = 300
 """Bytes per token times 100, until enough was seen."""
@@ -36,3 +40,59 @@ def hundredths_per_token(seen: Seen, *, now: int = DEFAULT_HUNDREDTHS) -> int:
     safe = seen.body_bytes * SAFE_PERCENT // seen.prompt_tokens
     bounded = min(HIGHEST_HUNDREDTHS, max(LOWEST_HUNDREDTHS, safe))
     return now if abs(bounded - now) * 100 < SMALLEST_MOVE_PERCENT * now else bounded
+
+
+class Look(NamedTuple):
+    """Counters at one moment, all since some beginning of their own."""
+
+    body_bytes: int
+    """Of all lanes, at the gate."""
+    prompt_tokens: Mapping[str, int]
+    """By worker's address; every worker that serves is there."""
+
+
+class Learnt(NamedTuple):
+    """What is used, what was seen since it was last judged, and the last look."""
+
+    hundredths: int = DEFAULT_HUNDREDTHS
+    seen: Seen = Seen(0, 0)
+    last: Look | None = None
+
+    def after(self, look: Look | None) -> "Learnt":
+        """With one more look. Between two looks something is learnt only when all engines told both times, are
+        the same ones, and none began anew: what one of them counted unseen would make the ratio too large."""
+        if (
+            look is None
+            or self.last is None
+            or look.prompt_tokens.keys() != self.last.prompt_tokens.keys()
+        ):
+            return self._replace(last=look)
+        tokens = [
+            look.prompt_tokens[each] - before for each, before in self.last.prompt_tokens.items()
+        ]
+        body_bytes = look.body_bytes - self.last.body_bytes
+        if min(tokens, default=-1) < 0 or body_bytes < 0:
+            return self._replace(last=look)
+        seen = Seen(self.seen.body_bytes + body_bytes, self.seen.prompt_tokens + sum(tokens))
+        if seen.prompt_tokens < ENOUGH_TOKENS:
+            return self._replace(seen=seen, last=look)
+        half = Seen(seen.body_bytes // 2, seen.prompt_tokens // 2)
+        return Learnt(hundredths_per_token(seen, now=self.hundredths), half, look)
+
+
+def ratios(lanes: Iterable[LaneRoom], learnt_hundredths: int) -> dict[str, int]:
+    """By lane, bytes per token times 100: the user's word, else what traffic told."""
+    return {lane.name: lane.bytes_per_token_hundredths or learnt_hundredths for lane in lanes}
+
+
+_PROMPT_TOKENS: Final = re.compile(
+    r"^vllm:prompt_tokens_total(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE
+)
+"""All releases (vLLM 0.8 to 0.33: vllm/v1/metrics/loggers.py). llama-server counts only tokens that it had not
+kept (tools/server/README.md, "GET /metrics"), which would make the ratio too large; so of it nothing is learnt."""
+
+
+def prompt_tokens(page: str) -> int | None:
+    """What an engine's page of metrics counts; None where it does not say."""
+    found = _PROMPT_TOKENS.findall(page)
+    return int(sum(map(float, found))) if found else None

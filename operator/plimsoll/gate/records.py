@@ -30,6 +30,8 @@ class LaneRoom(Record):
     most_per_worker: Annotated[int, Field(ge=1)] | None = None
     """Requests of it that the fastest worker computes at once, at most; a slower one in proportion, at
     least one. Lending does not go beyond it either."""
+    bytes_per_token_hundredths: Annotated[int, Field(ge=1)] | None = None
+    """Bytes of body per token, times 100, where the user knows it; None where traffic is to tell."""
 
 
 class WorkerRoom(Record):
@@ -107,3 +109,14 @@ def promise(part: Part, requests: Slots) -> Promise:
         tokens=sum(map(int.__mul__, requests, part.tokens)),
         sequences=sum(requests),
     )
+
+
+class Others(NamedTuple):
+    """What other gates hold of one worker, or may come to hold."""
+
+    lanes: Slots = ()
+    """Requests by lane, in the order of ours; empty where there are none."""
+    more: Promise = Promise(0, 0)
+    """What they may take beyond these: other lanes, and what they may still raise."""
+    is_known: bool = True
+    """False while one of them does not say: it may hold anything."""

@@ -18,7 +18,7 @@ goes on where another one stopped.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from plimsoll.gate.records import LaneRoom, Part, Slots, promise
+from plimsoll.gate.records import LaneRoom, Part, Promise, Slots, promise
 from plimsoll.units import ceil_div
 
 FLOOR_PERCENT: Final = 25
@@ -53,6 +53,10 @@ class WorkerSeen(NamedTuple):
     """In the order of the lanes."""
     elsewhere: Slots = ()
     """What other gates hold of it, by lane; empty where there are none."""
+    beyond: Promise = Promise(0, 0)
+    """What they may take of it beyond that."""
+    knows_others: bool = True
+    """Whether all of them have said what they hold; else nothing is raised here, nor given up."""
     whole: Part | None = None
     """What all gates together may promise on it; None where this one has it all."""
     is_leaving: bool = False
@@ -92,7 +96,11 @@ def step(
     `queued` is how many requests wait, by lane. Without `lend` every lane gets what is planned for it.
     """
     waiting = queued or (0,) * len(lanes)
-    staying = [worker for worker in workers if not worker.is_leaving and not worker.is_down]
+    staying = [
+        worker
+        for worker in workers
+        if worker.knows_others and not worker.is_leaving and not worker.is_down
+    ]
     whole = [sum(worker.part.planned[place] for worker in staying) for place in range(len(lanes))]
     changes = [
         change
@@ -221,9 +229,13 @@ class _Room(NamedTuple):
             )
         ]
         ours, all_ = promise(part, tuple(requests)), promise(whole, tuple(together))
+        beyond = worker.beyond
         return cls(
-            tokens=min(part.kv_tokens - ours.tokens, whole.kv_tokens - all_.tokens),
-            sequences=min(part.sequences - ours.sequences, whole.sequences - all_.sequences),
+            tokens=min(part.kv_tokens - ours.tokens, whole.kv_tokens - all_.tokens - beyond.tokens),
+            sequences=min(
+                part.sequences - ours.sequences,
+                whole.sequences - all_.sequences - beyond.sequences,
+            ),
         )
 
     def up_to(self, wanted: int, tokens: int) -> int:

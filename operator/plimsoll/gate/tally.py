@@ -26,6 +26,8 @@ WAIT_BOUNDS_SECONDS: Final = (
 )
 """Upper bounds of the waits that are counted together."""
 NO_LANE: Final = "-"
+TAKEN: Final = 200
+"""Status of a request whose prompt the engine has counted; others it may have refused unread."""
 
 
 class Line(NamedTuple):
@@ -72,7 +74,7 @@ class Tally:
         self.wait_seconds: Counter[str] = Counter()
         """By lane: the sum, in milliseconds."""
         self.body_bytes: Counter[str] = Counter()
-        """By lane: bytes of bodies that reached a worker."""
+        """By lane: bytes of bodies that a worker took."""
 
     def add(self, line: Line) -> None:
         """One more request."""
@@ -81,7 +83,7 @@ class Tally:
             counts = self.waits.setdefault(line.lane, [0] * (len(WAIT_BOUNDS_SECONDS) + 1))
             counts[bisect_left(WAIT_BOUNDS_SECONDS, line.waited_seconds)] += 1
             self.wait_seconds[line.lane] += round(1000 * line.waited_seconds)
-        if line.body_bytes is not None and not line.reason:
+        if line.body_bytes is not None and line.status == TAKEN:
             self.body_bytes[line.lane] += line.body_bytes
 
     def waited_p95_seconds(self, lane: str) -> float | None:

@@ -3,15 +3,26 @@
 Nothing is kept between visits. A keeper that was killed and one that starts anew think the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from plimsoll.gate.allocate import part_of, weights_of
 from plimsoll.gate.commands import limit_commands, move_commands
 from plimsoll.gate.reading import GateSeen
-from plimsoll.gate.records import GateRooms, Slots
+from plimsoll.gate.records import GateRooms, Others, Slots
 from plimsoll.gate.roster import PodSeen, Roster, Seat, roster
 from plimsoll.gate.step import Change, WorkerSeen, retire, step
+
+
+class Elder(NamedTuple):
+    """A gate that stood there before: what it holds, and may still raise, is not promised again."""
+
+    name: str
+    """Name of its pod."""
+    page: str
+    """Host and port of its keeper's page; empty where it has none yet."""
+    since: int = 0
+    """Which of its standings it must have acted on before its word counts."""
 
 
 class Standing(NamedTuple):
@@ -23,6 +34,12 @@ class Standing(NamedTuple):
     """Its place among them, from 0."""
     is_retiring: bool = False
     """Whether another one takes over: nothing is raised here any more."""
+    is_leaving: bool = False
+    """Whether this gate ends: its standing changes no more, only towards retiring."""
+    since: int = 0
+    """When it was told, epoch seconds; no two standings of one gate have the same."""
+    elders: tuple[Elder, ...] = ()
+    """Gates that it yields to."""
 
 
 ALONE = Standing()
@@ -51,7 +68,7 @@ def visit(
     pods: Sequence[PodSeen],
     rooms: GateRooms,
     *,
-    elsewhere: dict[str, Slots] | None = None,
+    elsewhere: Mapping[str, Slots | Others] | None = None,
     standing: Standing = ALONE,
     lend: bool = True,
 ) -> Visit:
@@ -84,7 +101,7 @@ def _workers(
     seen: GateSeen,
     places: Roster,
     rooms: GateRooms,
-    elsewhere: dict[str, Slots],
+    elsewhere: Mapping[str, Slots | Others],
     standing: Standing,
 ) -> Iterator[WorkerSeen]:
     """Those that stand somewhere already; one that just comes is seen at the next look, all lanes closed."""
@@ -93,11 +110,15 @@ def _workers(
         room = None if pod is None else rooms.of_pool(pod.pool)
         if pod is None or room is None:
             continue
+        said = elsewhere.get(server.address, ())
+        others = said if isinstance(said, Others) else Others(lanes=said)
         yield WorkerSeen(
             name=server.name,
             part=part_of(room, rooms.lanes, gates=standing.gates, index=standing.place),
             lanes=seen.lanes[server.name],
-            elsewhere=elsewhere.get(server.address, ()),
+            elsewhere=others.lanes,
+            beyond=others.more,
+            knows_others=others.is_known,
             whole=None if standing.gates == 1 else part_of(room, rooms.lanes),
             is_leaving=pod.is_leaving,
             is_down=server.is_down,

@@ -19,7 +19,7 @@ from plimsoll.facts.record import Record
 from plimsoll.gate.keys import KeysError, hashed
 from plimsoll.gate.records import GateRooms
 from plimsoll.gate.roster import PodSeen
-from plimsoll.gate.visit import Standing
+from plimsoll.gate.visit import Elder, Standing
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -40,6 +40,17 @@ class WorkerFile(Record):
     """Whether it is to be drained."""
 
 
+class ElderFile(Record):
+    """A gate that stood there before."""
+
+    name: str
+    """Name of its pod."""
+    page: str = ""
+    """Host and port of its keeper's page."""
+    since: int = 0
+    """Which of its standings it must have acted on before its word counts."""
+
+
 class StandingFile(Record):
     """Which of several gates this one is."""
 
@@ -47,6 +58,10 @@ class StandingFile(Record):
     """Gates that share the plan."""
     place: Annotated[int, Field(ge=0, le=1)]
     """Its place among them, from 0."""
+    since: int = 0
+    """When it was told, epoch seconds."""
+    elders: tuple[ElderFile, ...] = ()
+    """Gates that it yields to."""
 
 
 _WORKERS = TypeAdapter(tuple[WorkerFile, ...])
@@ -95,7 +110,8 @@ def read_workers(path: Path) -> tuple[PodSeen, ...]:
 def read_standing(path: Path) -> Standing:
     """Which of several gates this one is. Raises ValueError or OSError."""
     said = StandingFile.model_validate_json(path.read_bytes())
-    return Standing(gates=said.gates, place=said.place)
+    elders = tuple(Elder(each.name, each.page, each.since) for each in said.elders)
+    return Standing(gates=said.gates, place=said.place, since=said.since, elders=elders)
 
 
 def read_keys(folder: Path) -> dict[str, str]:

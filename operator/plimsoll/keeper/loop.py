@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from plimsoll.gate.reading import GateSeen, UnreadableError
-from plimsoll.gate.records import GateRooms, Slots
+from plimsoll.gate.records import GateRooms, Others, Slots
 from plimsoll.gate.roster import PodSeen
 from plimsoll.gate.visit import ALONE, Standing, Visit, visit
 from plimsoll.keeper.runtime import Runtime, SilentError
@@ -32,6 +32,7 @@ MOST_LOOKS: Final = 8
 log = logging.getLogger(__name__)
 
 Elsewhere = Callable[[], dict[str, Slots]]
+OfOthers = Callable[[Standing, GateRooms, Sequence[PodSeen]], dict[str, Others]]
 
 
 @dataclass
@@ -44,8 +45,12 @@ class World:
     """The workers' pods."""
     elsewhere: Elsewhere = dict
     """By worker's address: what other gates hold."""
+    others: OfOthers | None = None
+    """The same as others say it themselves, given how this gate stands; it goes before `elsewhere`."""
     standing: Callable[[], Standing] = lambda: ALONE
     """Which of several gates this is."""
+    after: Callable[[Told], Awaitable[None]] | None = None
+    """What is to be done when a visit is over."""
 
 
 @dataclass
@@ -65,6 +70,10 @@ class Told:
     standing: Standing | None = None
     """Which of several gates this was in the last whole visit: what others may count on. A visit that is
     under way may still raise what an earlier standing allowed."""
+    acting: Standing = ALONE
+    """Which of several gates this was when HAProxy was last looked at."""
+    bytes_per_token: dict[str, int] = field(default_factory=dict)
+    """By lane: bytes of body per token, times 100, as HAProxy counts."""
 
 
 class Keeper:
@@ -100,15 +109,19 @@ class Keeper:
         for _ in range(MOST_LOOKS):
             rooms = self._world.rooms()
             seen = await self._runtime.look([lane.name for lane in rooms.lanes])
+            pods = self._world.pods()
+            others = self._world.others
             found = visit(
                 seen,
-                self._world.pods(),
+                pods,
                 rooms,
-                elsewhere=self._world.elsewhere(),
+                elsewhere=self._world.elsewhere()
+                if others is None
+                else others(standing, rooms, pods),
                 standing=standing,
                 lend=self._lend,
             )
-            self._remember(seen, found)
+            self._remember(seen, found, standing)
             if found.is_done:
                 break
             refused = await self._runtime.tell(found.commands)
@@ -119,13 +132,16 @@ class Keeper:
             if any(change.is_lower for change in found.changes):
                 await asyncio.sleep(LOWERED_SECONDS)
         self.told.standing = standing
+        if self._world.after is not None:
+            await self._world.after(self.told)
         return found
 
-    def _remember(self, seen: GateSeen, found: Visit) -> None:
+    def _remember(self, seen: GateSeen, found: Visit, standing: Standing) -> None:
         if self.told.problem:
             log.info("HAProxy answers again")
         for pod in found.roster.unseated:
             if self.told.visit is None or pod not in self.told.visit.roster.unseated:
                 log.warning("no server is free for a worker", extra={"pod": pod})
         self.told.seen, self.told.visit, self.told.problem = seen, found, ""
+        self.told.acting = standing
         self.told.drained = frozenset(found.roster.drained)

@@ -34,6 +34,8 @@ class Duty(Record):
     """Gates that share the plan."""
     place: Annotated[int, Field(ge=0, le=1)] = 0
     """Which of them this is, from 0."""
+    name: str = ""
+    """Name under which its page tells of this gate; the host's when left out."""
     lend: bool = True
     """Whether idle slots are lent: true or false."""
 

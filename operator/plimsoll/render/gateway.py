@@ -36,6 +36,13 @@ SET_BY_US: Final = ("X-Plimsoll-Lane", "X-Plimsoll-Priority", "X-Vllm-Priority")
 HEADER_BYTES: Final = 16 << 10
 """HAProxy's own default buffer, and so its usual bound on headers; ours is larger, for bodies."""
 MOST_HEADERS: Final = 64
+ALIVE_PATH: Final = "/healthz"
+"""HAProxy runs."""
+READY_PATH: Final = "/readyz"
+"""And its keeper has opened the door."""
+KEEP_ALIVE_SECONDS: Final = 8
+"""A client's idle connection lasts no longer, so that none is left at a gate that proxies have forgotten for ten
+seconds: nobody can close it there."""
 CHECK: Final = "check inter 1s fastinter 300ms fall 2 rise 2"
 """A worker that is gone is found within two seconds; a frozen one keeps its streams. One that comes back is
 well after two checks, so that the keeper has closed its lanes by then."""
@@ -96,7 +103,7 @@ def _defaults(gate: GateText) -> Iterator[str]:
     yield f"    timeout client {gate.idle_seconds}s"
     yield f"    timeout server {gate.silent_seconds}s"
     yield f"    timeout http-request {gate.request_seconds}s"
-    yield "    timeout http-keep-alive 30s"
+    yield f"    timeout http-keep-alive {KEEP_ALIVE_SECONDS}s"
     yield "    timeout check 2s"
     yield "    option http-no-delay"
     yield "    option abortonclose"
@@ -149,17 +156,28 @@ def _frontend(gate: GateText) -> Iterator[str]:
     )
     yield from lane_choice(gate)
     for lane in gate.lanes:
-        yield from _refusals_of(lane)
+        yield from _refusals_of(gate, lane)
+    yield f"    http-after-response set-header Connection close if {{ {_plate(gate, 'gate')} -m str leaves }}"
     yield f"    use_backend {POOL} if !generates"
     yield "    use_backend %[var(txn.lane)]"
 
 
-def _refusals_of(lane: GateLane) -> Iterator[str]:
-    """No live worker first: that is no overload. Then the queue's length."""
+def _plate(gate: GateText, key: str) -> str:
+    """What the keeper says of the door, or of a lane."""
+    return f"str({key}),map_str({gate.run_folder}/gate.map)"
+
+
+def _refusals_of(gate: GateText, lane: GateLane) -> Iterator[str]:
+    """No live worker first: that is no overload, unless another gate still holds the slots. Then the queue's
+    length."""
     name = lane.name
     low, high = lane.retry_after_seconds
     is_it = f"generates {{ var(txn.lane) -m str {name} }}"
     yield f"    http-request set-var(txn.retry) rand({high - low + 1}),add({low}) if {is_it}"
+    yield refuse(
+        Refusal(429, "queue_full", f"lane {name} is full", lane=name, retry=True),
+        f"{is_it} {{ nbsrv({name}) eq 0 }} {{ {_plate(gate, f'lane.{name}')} -m found }}",
+    )
     yield refuse(
         Refusal(503, "no_worker", f"lane {name}: no worker is ready", lane=name, retry=True),
         f"{is_it} {{ nbsrv({name}) eq 0 }}",
@@ -228,15 +246,17 @@ def _lane_server(server: GateServer, slots: int, *, is_closed: bool) -> str:
 
 
 def _balance(affinity: Affinity) -> Iterator[str]:
-    """By the fewest requests; or by a hash with bounded load, so that a hot session does not queue."""
+    """By the fewest requests; or by a hash, so that a session stays with its worker. It leaves when that one is
+    full (3.2), or has half as many again as the mean (before: there a full one would be waited for)."""
     if affinity is Affinity.NONE:
         yield "    balance leastconn"
         return
     yield "    balance hash var(txn.session)"
     yield "    hash-type consistent"
-    yield "    hash-balance-factor 150"
     yield ".if version_atleast(3.2)"
     yield "    hash-preserve-affinity maxconn"
+    yield ".else"
+    yield "    hash-balance-factor 150"
     yield ".endif"
 
 
@@ -254,7 +274,11 @@ def _pool(gate: GateText) -> Iterator[str]:
 def _metrics(gate: GateText) -> Iterator[str]:
     yield "frontend metrics"
     yield f"    bind {gate.host}:{gate.metrics_port}"
-    yield "    monitor-uri /healthz"
+    yield f"    monitor-uri {ALIVE_PATH}"
     yield "    no log"
+    yield (
+        f"    http-request return status 200 if {{ path {READY_PATH} }} {{ {_plate(gate, 'gate')} -m str open }}"
+    )
+    yield f"    http-request return status 503 if {{ path {READY_PATH} }}"
     yield "    http-request use-service prometheus-exporter if { path /metrics }"
     yield "    http-request deny deny_status 404"

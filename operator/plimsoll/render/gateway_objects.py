@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from plimsoll.render.gateway import ALIVE_PATH, READY_PATH
 from plimsoll.render.labels import (
     COMPONENT_LABEL,
     DEPLOYMENT_LABEL,
@@ -56,9 +57,27 @@ MOST_TEXT_BYTES: Final = 160 << 10
 """All annotations of an object together have at most 256 KiB (k8s.io/apimachinery, api/validation,
 TotalAnnotationSizeLimitB); the rest is for rooms and workers."""
 
-_PRE_STOP: Final = f"sleep {PRE_STOP_SECONDS}; kill -USR1 1; sleep {STREAMS_SECONDS}"
-"""Proxies forget the pod; then HAProxy takes no more connections and ends with its last stream. By signal, for
-the image's own stop signal is not known, and SIGTERM would cut the streams."""
+LEAVING: Final = "leaving"
+"""The pod ends."""
+LEFT: Final = "left"
+"""Proxies have forgotten it."""
+RETIRED: Final = "retired"
+"""The keeper knows, and raises nothing any more."""
+EMPTY: Final = "empty"
+"""Nobody is served any more."""
+KEEPER_SECONDS: Final = 3
+"""In which a keeper that lives has answered."""
+
+_PRE_STOP: Final = (
+    f": > {RUN_FOLDER}/{LEAVING}; sleep {PRE_STOP_SECONDS}; : > {RUN_FOLDER}/{LEFT}; n=0; "
+    f"while [ ! -e {RUN_FOLDER}/{EMPTY} ] && [ $n -lt {STREAMS_SECONDS} ] && "
+    f"{{ [ -e {RUN_FOLDER}/{RETIRED} ] || [ $n -lt {KEEPER_SECONDS} ]; }}; do sleep 1; n=$((n+1)); done; "
+    f"kill -USR1 1; sleep {STREAMS_SECONDS}"
+)
+"""Proxies forget the pod; the keeper sees to it that slots are given up one by one; then HAProxy takes no more
+connections and ends with its last stream. Not before, for a stopping HAProxy tells its keeper nothing (measured
+on 2.6.12 and 3.2.26: its admin socket is closed with the signal); at once where no keeper answers. By signal,
+for the image's own stop signal is not known, and SIGTERM would cut the streams."""
 _OWN: Final = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -124,8 +143,7 @@ def gate_manifests(gate: GateObjects) -> tuple[Manifest, Manifest]:
         "spec": {
             "replicas": gate.replicas,
             "selector": {"matchLabels": selector},
-            # Two at once would promise each slot twice.
-            "strategy": {"type": "Recreate"},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _one_after_the_other(gate)},
             "revisionHistoryLimit": KEPT_REPLICA_SETS,
             "template": {
                 "metadata": {
@@ -147,6 +165,12 @@ def gate_manifests(gate: GateObjects) -> tuple[Manifest, Manifest]:
         },
     }
     return deployment, budget
+
+
+def _one_after_the_other(gate: GateObjects) -> Manifest:
+    """The only gate stays until the next one serves; of two, one serves while the other is replaced."""
+    is_alone = gate.replicas == 1
+    return {"maxSurge": int(is_alone), "maxUnavailable": int(not is_alone)}
 
 
 def _pod_spec(gate: GateObjects) -> Manifest:
@@ -174,7 +198,9 @@ def _pod_spec(gate: GateObjects) -> Manifest:
 
 
 def _haproxy(gate: GateObjects) -> Manifest:
-    alive = {"httpGet": {"path": "/healthz", "port": "metrics"}, "timeoutSeconds": 5}
+    probe = {"timeoutSeconds": 5}
+    alive = {"httpGet": {"path": ALIVE_PATH, "port": "metrics"}} | probe
+    ready = {"httpGet": {"path": READY_PATH, "port": "metrics"}} | probe
     return {
         "name": HAPROXY,
         "image": gate.image,
@@ -187,7 +213,7 @@ def _haproxy(gate: GateObjects) -> Manifest:
             "requests": {"cpu": "100m", "memory": "128Mi"},
             "limits": {"memory": gate.memory_limit or quantity(128 * MIB + gate.buffers_bytes)},
         },
-        "readinessProbe": alive | {"periodSeconds": 2},
+        "readinessProbe": ready | {"periodSeconds": 2},
         "livenessProbe": alive | {"periodSeconds": 15, "failureThreshold": 4},
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _PRE_STOP]}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -185,9 +185,21 @@ def test_the_keeper_reads_what_the_operator_writes(tmp_path: Any) -> None:
     assert (1, 0) == read_standing(tmp_path / "standing.json")[:2]
 
 
-def standings(found: Desired) -> dict[str, tuple[int, int]]:
+def standings(found: Desired) -> dict[str, tuple[int, int, list[str]]]:
+    """By gate that is told: gates, its place among them, and whom it yields to."""
     said = {each.pod: json.loads(each.annotations[STANDING_ANNOTATION]) for each in found.words}
-    return {name: (each["gates"], each["place"]) for name, each in said.items()}
+    return {
+        name: (
+            each["gates"],
+            each["place"],
+            [f"{elder['name']} {elder['page']}" for elder in each.get("elders", ())],
+        )
+        for name, each in said.items()
+    }
+
+
+def since(gate: GateSeen) -> int:
+    return int(json.loads(gate.standing)["since"])
 
 
 def test_two_gates_have_a_place_each_and_keep_it() -> None:
@@ -195,30 +207,98 @@ def test_two_gates_have_a_place_each_and_keep_it() -> None:
     made_for = question(think(raw))
     a, b = pod("a", made_for), pod("b", made_for)
     first = think(raw, gates=[a, b])
-    assert {"a": (2, 0), "b": (2, 1)} == standings(first)
+    assert {"a": (2, 0, []), "b": (2, 1, [])} == standings(first)
     later = think(raw, gates=[pod("0", made_for), heard(b, first)])
-    assert {"0": (2, 0)} == standings(later)
+    assert {"0": (2, 0, [])} == standings(later)
 
 
-def test_a_place_is_given_again_only_when_its_holder_is_gone() -> None:
+def test_the_next_gate_yields_to_one_that_ends_until_it_is_gone() -> None:
     raw = asked()
     made_for = question(think(raw))
     old = heard(pod("a", made_for), think(raw, gates=[pod("a", made_for)]))
     ends = scenes.NOON + 100
-    going = old.model_copy(update={"ends_seconds": ends})
+    going = old.model_copy(update={"ends_seconds": ends, "address": "10.0.0.9"})
     new = pod("b", made_for)
-    assert {} == standings(think(raw, gates=[going, new]))
-    assert {"b": (1, 0)} == standings(think(raw, gates=[new]))
-    lost = think(raw, gates=[going, new], now=ends + LOST_SECONDS + 1)
-    assert {"b": (1, 0)} == standings(lost)
+    told = think(raw, gates=[going, new])
+    assert {"b": (1, 0, ["a 10.0.0.9:8406"])} == standings(told)
+    knows_it = heard(new, told)
+    assert () == think(raw, gates=[going, knows_it], now=scenes.NOON + 9).words
+    assert {"b": (1, 0, [])} == standings(think(raw, gates=[knows_it]))
+    lost = think(raw, gates=[going, knows_it], now=ends + LOST_SECONDS + 1)
+    assert {"b": (1, 0, [])} == standings(lost)
 
 
-def test_nobody_shares_with_a_gate_that_shares_otherwise() -> None:
-    one, two = asked(), asked(replicas=2)
-    old = pod("a", question(think(one)))
-    old = heard(old, think(one, gates=[old]))
-    assert question(think(one)) != question(think(two))
-    assert {} == standings(think(two, gates=[old, pod("b", question(think(two)))]))
+def handing_over() -> tuple[Manifest, GateSeen, GateSeen, Desired]:
+    """Another question, the elder that still serves, the younger, and what both are told."""
+    before, after = asked(), asked(queue={"length": 3})
+    old = pod("a", question(think(before)), address="fd00::9")
+    old = heard(old, think(before, gates=[old]))
+    new = pod("b", question(think(after))).model_copy(update={"is_ready": False})
+    return after, old, new, think(after, gates=[old, new], now=scenes.NOON + 5)
+
+
+def test_one_that_is_replaced_shares_with_the_next_one_first() -> None:
+    raw, old, new, told = handing_over()
+    assert {"a": (2, 0, []), "b": (2, 1, ["a [fd00::9]:8406"])} == standings(told)
+    shares, waits = heard(old, told), heard(new, told)
+    assert since(shares) > since(old)
+    assert [since(shares)] == [each["since"] for each in json.loads(waits.standing)["elders"]]
+    assert () == think(raw, gates=[shares, waits], now=scenes.NOON + 20).words
+    assert old.rooms == shares.rooms
+
+
+def test_only_when_the_elder_ends_the_next_one_has_it_all() -> None:
+    raw, old, new, told = handing_over()
+    shares, waits = heard(old, told), heard(new, told)
+    going = shares.model_copy(update={"ends_seconds": scenes.NOON + 100})
+    later = think(raw, gates=[going, waits])
+    assert {"b": (1, 0, ["a [fd00::9]:8406"])} == standings(later)
+    has_it = heard(waits, later)
+    assert {"b": (1, 0, [])} == standings(think(raw, gates=[has_it]))
+
+
+def test_after_a_change_of_mind_the_elder_yields_to_the_younger_that_ends() -> None:
+    _, old, new, told = handing_over()
+    shares, waits = heard(old, told), heard(new, told)
+    assert {"a": (2, 0, ["b "])} == standings(think(asked(), gates=[shares, waits]))
+    going = waits.model_copy(update={"ends_seconds": scenes.NOON + 100})
+    back = think(asked(), gates=[shares, going])
+    assert {"a": (1, 0, ["b "])} == standings(back)
+    assert "b" not in {each.pod for each in back.words}
+
+
+def test_one_that_shares_keeps_yielding_to_a_third_that_ends() -> None:
+    """Its half was counted with other lanes: what the third still holds is not in it."""
+    _, old, new, told = handing_over()
+    shares, waits = heard(old, told), heard(new, told)
+    going = waits.model_copy(update={"ends_seconds": scenes.NOON + 100})
+    whole = heard(shares, think(asked(), gates=[shares, going]))
+    third = asked(queue={"length": 4})
+    newest = pod("c", question(think(third)))
+    found = standings(think(third, gates=[whole, going, newest]))
+    assert {
+        "a": (2, 0, ["b "]),
+        "c": (2, 1, ["b ", "a [fd00::9]:8406"]),
+    } == found
+
+
+def test_of_two_gates_one_is_replaced_while_the_other_serves() -> None:
+    before, after = asked(replicas=2), asked(replicas=2, queue={"length": 3})
+    made_for = question(think(before))
+    told = think(before, gates=[pod("a", made_for), pod("b", made_for)])
+    a, b = (heard(pod(name, made_for), told) for name in "ab")
+    going = a.model_copy(update={"ends_seconds": scenes.NOON + 100})
+    new = pod("c", question(think(after)))
+    assert {"c": (2, 0, ["a ", "b "])} == standings(think(after, gates=[going, b, new]))
+
+
+def test_the_only_gate_stays_until_the_next_one_serves() -> None:
+    def strategy(**gateway: Any) -> dict[str, Any]:
+        found: dict[str, Any] = gates_of(think(asked(**gateway)))["Deployment"]["spec"]["strategy"]
+        return found
+
+    assert {"maxSurge": 1, "maxUnavailable": 0} == strategy()["rollingUpdate"]
+    assert {"maxSurge": 0, "maxUnavailable": 1} == strategy(replicas=2)["rollingUpdate"]
 
 
 def test_a_newer_operator_and_a_newer_plan_replace_no_gate() -> None:
@@ -244,7 +324,6 @@ def test_gates_are_no_workers_and_no_pool() -> None:
     found = gates_of(think(asked()))
     template = found["Deployment"]["spec"]["template"]
     assert POOL_LABEL not in template["metadata"]["labels"]
-    assert {"type": "Recreate"} == found["Deployment"]["spec"]["strategy"]
     assert template["spec"]["automountServiceAccountToken"] is False
     sizes = [len(value) for value in template["metadata"]["annotations"].values()]
     assert sum(sizes) < 256 << 10
@@ -259,3 +338,15 @@ def test_keys_are_mounted_for_the_keeper_only() -> None:
     assert {"prepare": True, "haproxy": False, "keeper": True} == {
         name: "keys" in mounts for name, mounts in mounted.items()
     }
+
+
+def test_bytes_per_token_reach_a_gate_that_runs() -> None:
+    """The keeper sets them while HAProxy runs: no new gate."""
+    raw = asked()
+    gate = pod("g", question(think(raw)))
+    gate = heard(gate, think(raw, gates=[gate]))
+    raw["spec"]["traffic"]["lanes"][1]["bytesPerToken"] = 1.8
+    assert question(think(asked())) == question(think(raw))
+    (word,) = think(raw, gates=[gate]).words
+    rooms = GateRooms.model_validate_json(word.annotations[ROOMS_ANNOTATION])
+    assert [None, 180] == [each.bytes_per_token_hundredths for each in rooms.lanes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.gate.allocate import part_of
-from plimsoll.gate.records import GateRooms, LaneRoom, WorkerRoom, promise
+from plimsoll.gate.records import GateRooms, LaneRoom, Promise, WorkerRoom, promise
 from plimsoll.gate.step import Change, LaneSeen, WorkerSeen, held, retire, step
 
 
@@ -124,6 +124,22 @@ def test_what_another_gate_holds_is_not_promised_again(rooms: GateRooms) -> None
     worker = seen(rooms, (0, 0), (0, 0), elsewhere=(30, 4))
     assert [(0, 2)] == limits(step([worker], rooms.lanes, queued=(50, 9)))
     assert (32, 4) == held(after(worker, step([worker], rooms.lanes)))
+
+
+def test_nor_is_what_it_may_still_raise(rooms: GateRooms) -> None:
+    """Eight requests of chat and half of the tokens are not ours, whatever lane they come by."""
+    worker = seen(rooms, (0, 0), (0, 0))._replace(beyond=Promise(8 * 4096 + 131_072, 8))
+    assert [(0, 24)] == limits(step([worker], rooms.lanes, lend=False))
+    all_but_one = seen(rooms, (0, 0), (0, 0))._replace(beyond=Promise(0, 63))
+    assert [(0, 1)] == limits(step([all_but_one], rooms.lanes, lend=False))
+
+
+def test_while_another_gate_is_silent_nothing_is_raised_and_nothing_given_up(
+    rooms: GateRooms,
+) -> None:
+    worker = seen(rooms, (3, 0), (4, 0))._replace(knows_others=False)
+    assert () == step([worker], rooms.lanes, queued=(9, 9))
+    assert [(0, 0), (1, 0)] == limits(step([worker._replace(is_down=True)], rooms.lanes))
 
 
 def test_a_gate_that_is_replaced_gives_up_what_it_does_not_use(rooms: GateRooms) -> None:

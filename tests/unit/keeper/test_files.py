@@ -11,7 +11,7 @@ import pytest
 from plimsoll.gate.keys import KeysError
 from plimsoll.gate.records import GateRooms, LaneRoom
 from plimsoll.gate.roster import PodSeen
-from plimsoll.gate.visit import Standing
+from plimsoll.gate.visit import Elder, Standing
 from plimsoll.keeper.files import (
     Followed,
     read_keys,
@@ -59,6 +59,9 @@ def test_standing_is_read_and_no_third_gate(tmp_path: Path) -> None:
     path = tmp_path / "standing.json"
     write(path, {"gates": 2, "place": 1}, 1)
     assert Standing(gates=2, place=1) == read_standing(path)
+    elder = {"name": "a", "page": "10.0.0.7:8406", "since": 7}
+    write(path, {"gates": 1, "place": 0, "since": 9, "elders": [elder]}, 2)
+    assert Standing(since=9, elders=(Elder("a", "10.0.0.7:8406", 7),)) == read_standing(path)
     for wrong in ({"gates": 3, "place": 1}, {"gates": 2}, {}):
         write(path, wrong, 2)
         with pytest.raises(ValueError, match=r"gates|place"):
