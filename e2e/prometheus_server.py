@@ -1,12 +1,15 @@
-"""A real Prometheus, Debian's, that knows a past which a story writes."""
+"""A real Prometheus, Debian's, that knows a past which a story writes, or scrapes what a story serves."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 from controlplane.cluster import free_ports
 from controlplane.fetch import prometheus_programs, run
@@ -22,12 +25,16 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def prometheus(folder: Path, text: str) -> Iterator[int]:
-    """A real Prometheus whose past is `text`; gives its port."""
+def prometheus(
+    folder: Path, text: str = "", *, scrapes: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[int]:
+    """A real Prometheus whose past is `text`, and which scrapes by these configurations; gives its port."""
     programs, told, data = prometheus_programs(), folder / "past.txt", folder / "data"
-    told.write_text(text)
-    run(programs / "promtool", "tsdb", "create-blocks-from", "openmetrics", told, data)
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
+    if text:
+        told.write_text(text)
+        run(programs / "promtool", "tsdb", "create-blocks-from", "openmetrics", told, data)
+    # JSON is YAML
+    (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": list(scrapes)}))
     (port,) = free_ports(1)
     child = Child(
         "prometheus",
@@ -45,6 +52,18 @@ def prometheus(folder: Path, text: str) -> Iterator[int]:
         yield port
     finally:
         child.terminate()
+
+
+def asked(port: int, path: str, words: Mapping[str, Any]) -> Any:
+    """The data of an answer of Prometheus' API."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=Patience.HTTP_ANSWER)
+    try:
+        connection.request("GET", f"{path}?{urlencode(words)}")
+        answer = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    assert answer["status"] == "success", f"{words}: {answer}"
+    return answer["data"]
 
 
 def _ready(port: int) -> bool:
