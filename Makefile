@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 
-.PHONY: help setup lint types doors unit check e2e e2e-leak test demo bench bench-slope bench-gateway accuracy accuracy-record generate golden lock site soak clean
+.PHONY: help setup lint types doors unit check e2e e2e-leak test demo bench bench-scale bench-slope bench-gateway accuracy accuracy-record generate golden lock site sbom soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,7 +44,7 @@ check: lint types doors unit ## before every push
 e2e: $(STAMP) ## the stories, on a real control plane and, where it can be, a real node
 	$(BIN)/python e2e/controlplane/build.py
 	$(BIN)/python e2e/controlplane/fetch.py --or-say-why
-	$(BIN)/python e2e/controlplane/haproxy.py
+	$(BIN)/python e2e/controlplane/haproxy.py --or-say-why
 	$(BIN)/python e2e/controlplane/apart.py checkov
 	$(BIN)/python e2e/controlplane/netns.py --or-plainly -- $(BIN)/python -m pytest e2e/stories
 
@@ -66,14 +66,21 @@ accuracy: $(STAMP) ## every reported figure beside the planned one and the peers
 accuracy-record: $(STAMP) ## ask the peers that need an installation of their own anew (needs a package index)
 	@$(BIN)/python -m benchmarks.accuracy.peers.record
 
+bench-scale: $(STAMP) ## 1,000 nodes, 500 objects, 3,000 workers: docs/measured/scale.md (25 minutes; SHORT=1: 90 s, writes nothing)
+	@$(BIN)/python benchmarks/scale.py $(if $(SHORT),--short,--write)
+
 bench-slope: $(STAMP) ## false recycles and delays of the slope detector, by simulation
 	@$(BIN)/python -m benchmarks.slope --seeds 2000-2029
 
-bench-gateway: $(STAMP) ## the gate: what it keeps, costs and gives; real HAProxy, stand-in engines (20 minutes)
-	@$(BIN)/python -m benchmarks.gateway
+bench-gateway: $(STAMP) ## the gate: what it keeps, costs and gives; real HAProxy, stand-in engines (20 minutes, on a quiet machine)
+	@$(BIN)/python -m benchmarks.gateway --write
 
-generate: $(STAMP) ## print CRDs, RBAC and the chart's copies from the code
+soak: $(STAMP) ## 30 minutes of faults by chance on a real control plane: docs/measured/soak.md
+	@$(BIN)/python e2e/soak.py --write
+
+generate: $(STAMP) ## print CRDs, RBAC, references and the chart's copies from the code, and deploy/ from the chart
 	$(BIN)/plimsoll generate
+	$(BIN)/python e2e/controlplane/plain.py
 
 golden: $(STAMP) ## rewrite the golden files; the diff is the review
 	PLIMSOLL_GOLDEN=write $(BIN)/pytest tests -k golden
@@ -91,6 +98,9 @@ lock: ## compile the lock files; new releases wait a week
 	uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	  --no-emit-find-links --python-version 3.11 --exclude-newer "$$(date -u -d '7 days ago' +%F)" \
 	  --group checkov -o requirements.checkov.lock
+
+sbom: $(STAMP) ## what the image holds of Python, as CycloneDX, in build/plimsoll.cdx.json
+	@$(BIN)/python tests/write_sbom.py
 
 site: $(STAMP) ## the documents as a site, in build/site; a link that leads nowhere fails
 	@$(BIN)/python tests/build_site.py

@@ -15,10 +15,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
+import write_sbom
 from controlplane import apart
 from controlplane.cluster import API_ONLY, OUR_NAMESPACE, CommandError, ControlPlane
 from controlplane.conformance import PLACE, kubeconform, write_schemas
 from controlplane.fetch import prometheus_programs
+from controlplane.plain import FILE, plain
 from installation import CHART, RELEASE, REPOSITORY, USER, Installation
 from patience import Patience, eventually
 from prometheus_server import why_not
@@ -190,6 +192,10 @@ def renderings(cluster: ControlPlane, place: Path) -> Path:
     return folder
 
 
+def test_the_plain_manifests_are_what_helm_renders() -> None:
+    assert plain() == FILE.read_text(encoding="utf-8"), "run make generate"
+
+
 def test_checkov_finds_nothing_but_a_mistake(bare: ControlPlane, tmp_path: Path) -> None:
     """Chart and Containerfile, in one run; what we mean otherwise is said on the object, each with its reason."""
     try:
@@ -227,6 +233,30 @@ def test_checkov_finds_nothing_but_a_mistake(bare: ControlPlane, tmp_path: Path)
         "Pod",
     }
     assert [e["check_id"] for e in skipped if not e["check_result"]["suppress_comment"]] == []
+
+
+JUDGE: Final = """
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+sys.exit(str(JsonStrictValidator(SchemaVersion.V1_6).validate_str(sys.stdin.read()) or "") or None)
+"""
+
+
+def test_cyclonedx_takes_the_bill_of_materials_and_no_mistake() -> None:
+    """Its own library judges, which checkov brings along."""
+    try:
+        python = apart.python("checkov")
+    except apart.CannotBeHadError as error:
+        pytest.skip(str(error))
+    for bill, code in (
+        (write_sbom.text(), 0),
+        (write_sbom.text().replace('"library"', '"lib"'), 1),
+    ):
+        said = subprocess.run(
+            [python, "-c", JUDGE], input=bill, capture_output=True, text=True, check=False
+        )
+        assert said.returncode == code, said.stderr
 
 
 def test_every_example_conforms_to_the_crd(schemas: Path) -> None:

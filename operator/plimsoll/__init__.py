@@ -1,3 +1,3 @@
 """Plimsoll: a load line for LLM inference workers on Kubernetes."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -11,7 +11,7 @@ import yaml
 
 ROOT: Final = Path(__file__).parents[2]
 TEMPLATES: Final = ROOT / "charts" / "plimsoll" / "templates"
-FOLDERS: Final = ("charts", "crds", "docs", "e2e", "tests")
+FOLDERS: Final = ("charts", "crds", "deploy", "docs", "e2e", "tests")
 
 
 def documents() -> list[Path]:
