@@ -13,6 +13,7 @@ from plimsoll.api.traffic import Affinity, LaneSpec, Queue
 from plimsoll.engines.base import EngineName
 from plimsoll.gate.allocate import closed_everywhere, slots_of, weights_of
 from plimsoll.gate.records import GateRooms, LaneRoom, WorkerRoom
+from plimsoll.plan.lanes_pace import relative_speeds
 from plimsoll.plan.records import Plan
 from plimsoll.render.gateway_records import Affinity as GateAffinity
 from plimsoll.render.gateway_records import GateLane, GateServer, GateText
@@ -37,7 +38,11 @@ SPARE_SERVERS: Final = 8
 
 def rooms_of(spec: InferenceDeploymentSpec, plans: Mapping[str, Plan]) -> GateRooms:
     """What is promised: the lanes, and one worker of each pool that has a plan."""
-    pools = tuple(_worker(name, plan) for name, plan in sorted(plans.items()))
+    planned = sorted(plans.items())
+    speeds = relative_speeds((plan.gpu_product, plan.cards) for _, plan in planned)
+    pools = tuple(
+        _worker(name, plan, speed) for (name, plan), speed in zip(planned, speeds, strict=True)
+    )
     lanes = spec.traffic.lanes if spec.traffic is not None else ()
     if not lanes:
         return GateRooms(lanes=(LaneRoom(name=WHOLE, tokens=_one_slot(pools)),), pools=pools)
@@ -51,6 +56,9 @@ def rooms_of(spec: InferenceDeploymentSpec, plans: Mapping[str, Plan]) -> GateRo
                 priority=lane.priority,
                 borrow=tokens_of(lane) == shortest if lane.borrow is None else lane.borrow,
                 most_per_worker=_most_per_worker(lane, lanes),
+                bytes_per_token_hundredths=None
+                if lane.bytes_per_token is None
+                else round(100 * lane.bytes_per_token),
             )
             for lane in lanes
         ),
@@ -115,7 +123,7 @@ def text_of(
     )
 
 
-def _worker(name: str, plan: Plan) -> WorkerRoom:
+def _worker(name: str, plan: Plan, speed: float | None) -> WorkerRoom:
     """A plan as the gate counts it. Slots of llama.cpp are divided beforehand."""
     sequences = plan.concurrency.max_num_seqs
     has_slots = plan.engine is EngineName.LLAMA_CPP
@@ -125,6 +133,7 @@ def _worker(name: str, plan: Plan) -> WorkerRoom:
         max_num_seqs=sequences,
         block_tokens=plan.kv.block_tokens or 1,
         slot_tokens=max(1, plan.kv.pool_tokens // max(1, sequences)) if has_slots else None,
+        speed=speed,
     )
 
 

@@ -73,6 +73,11 @@ class AtTheGate(NamedTuple):
         return any(lane.is_long for lane in self.lanes)
 
     @property
+    def depth_tokens(self) -> int:
+        """Tokens before those of a step, half way through the usual prompt of the longest lane."""
+        return max((lane.prompt_tokens for lane in self.lanes), default=0) // 2
+
+    @property
     def has_order(self) -> bool:
         """Whether one lane goes before another."""
         return len({lane.priority for lane in self.lanes}) > 1

@@ -31,7 +31,9 @@ def _step(ask: PagedAsk, gate: AtTheGate) -> Iterator[str]:
     if ask.request.overrides.max_num_batched_tokens is not None:
         yield f"lanes: steps of {step:,} tokens are set in the pool (maxNumBatchedTokens)"
         return
-    pace = prompt_tokens_per_second(ask.model, ask.gpu, ask.request.cards)
+    pace = prompt_tokens_per_second(
+        ask.model, ask.gpu, ask.request.cards, after_tokens=gate.depth_tokens
+    )
     if gap is not None and pace is None:
         yield (
             f"lanes: gateway.interTokenMilliseconds has no effect, for nobody published how fast "

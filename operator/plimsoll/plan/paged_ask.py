@@ -220,7 +220,10 @@ def _usual_step(request: PlanRequest, model: ModelFacts, release: Release) -> in
     usual, gate = memory.default_batched_tokens(request.gpu, release), request.gate
     if gate is None:
         return usual
-    step = step_for_lanes(gate, usual, prompt_tokens_per_second(model, request.gpu, request.cards))
+    pace = prompt_tokens_per_second(
+        model, request.gpu, request.cards, after_tokens=gate.depth_tokens
+    )
+    step = step_for_lanes(gate, usual, pace)
     asked = request.overrides.max_num_seqs or request.concurrency or 0
     return max(step, min(usual, asked))  # vLLM does not start with fewer tokens than sequences
 

@@ -9,7 +9,7 @@ from goldens import assert_golden
 from plimsoll.api.gateway import problems_of, rooms_of, text_of
 from plimsoll.api.spec import InferenceDeploymentSpec
 from plimsoll.api.v1alpha1 import read
-from plimsoll.gate.allocate import slots_of
+from plimsoll.gate.allocate import slots_of, weights_of
 from plimsoll.gate.records import GateRooms, WorkerRoom
 from plimsoll.plan.records import Plan
 from plimsoll.render.gateway import haproxy_text
@@ -75,6 +75,18 @@ def test_long_prompts_are_computed_two_at_a_time_unless_somebody_says_otherwise(
     lanes[1]["maxPerWorker"] = 5
     spec, plans = asked("chat-and-batch", traffic={"lanes": lanes})
     assert [None, 5] == [each.most_per_worker for each in rooms_of(spec, plans).lanes]
+
+
+def test_slower_cards_get_fewer_long_prompts_and_less_of_the_rest() -> None:
+    lanes = [lane("chat", prompt=1000, share="50%"), lane("batch", prompt=9000, share="50%")]
+    spec, plans = asked("mixed-fleet", traffic={"lanes": lanes})
+    rooms = rooms_of(spec, plans)
+    speeds = [pool.speed for pool in rooms.pools]
+    assert None not in speeds
+    assert 1.0 == max(speed for speed in speeds if speed is not None)
+    assert len(set(speeds)) > 1
+    weights = weights_of(rooms.pools, rooms.lanes)
+    assert [round(256 * (speed or 0)) for speed in speeds] == list(weights)
 
 
 def test_a_lane_that_no_worker_holds_is_told_with_the_numbers() -> None:

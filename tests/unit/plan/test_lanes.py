@@ -15,7 +15,7 @@ from plimsoll.plan.lanes import (
     long_prompt_tokens,
     step_tokens,
 )
-from plimsoll.plan.lanes_pace import TERAOPS, prompt_tokens_per_second
+from plimsoll.plan.lanes_pace import TERAOPS, prompt_tokens_per_second, relative_speeds
 from plimsoll.plan.lanes_slots import Room, most_at_once, slots_of
 from plimsoll.plan.paged_ask import PagedAsk, prepare
 from plimsoll.plan.planner import plan
@@ -156,7 +156,8 @@ def test_a_smaller_step_leaves_more_for_the_pool() -> None:
 
 def test_a_target_sets_the_step_by_the_cards_pace() -> None:
     model = worlds.model("meta-llama/Llama-3.1-8B-Instruct")
-    pace = prompt_tokens_per_second(model, worlds.card("h100-sxm"), 1)
+    half_way = BATCH.prompt_tokens // 2
+    pace = prompt_tokens_per_second(model, worlds.card("h100-sxm"), 1, after_tokens=half_way)
     assert pace is not None
     found = answer(gate=GATE._replace(gap_seconds=0.05))
     step = int(flags(found)["--max-num-batched-tokens"] or 0)
@@ -234,6 +235,50 @@ def test_paces_are_those_of_cards_in_the_catalogue() -> None:
     model = worlds.model("meta-llama/Llama-3.1-8B-Instruct")
     for key in TERAOPS:
         assert prompt_tokens_per_second(model, worlds.card(key), 1) is not None, key
+
+
+def test_a_token_costs_attention_what_stands_before_it() -> None:
+    """Llama 3.1 8B: 2 x 7.0e9 operations for weights, 2 x 32 layers x 32 heads x 256 for each token before."""
+    model, card = worlds.model("meta-llama/Llama-3.1-8B-Instruct"), worlds.card("h100-sxm")
+    first = prompt_tokens_per_second(model, card, 1)
+    later = prompt_tokens_per_second(model, card, 1, after_tokens=30_000)
+    assert first is not None
+    assert later is not None
+    weights = 989e12 * 0.4 / first
+    assert weights == pytest.approx(2 * 7.0e9, rel=0.01)
+    assert 989e12 * 0.4 / later - weights == pytest.approx(2 * 32 * 32 * 256 * 30_000)
+
+
+def test_recurrent_layers_cost_the_same_at_any_depth() -> None:
+    """Qwen3-Next attends in a quarter of its 48 layers, with 16 heads of 256."""
+    model, card = worlds.model("Qwen/Qwen3-Next-80B-A3B-Instruct"), worlds.card("h200")
+    first = prompt_tokens_per_second(model, card, 1)
+    later = prompt_tokens_per_second(model, card, 1, after_tokens=30_000)
+    assert first is not None
+    assert later is not None
+    more = 989e12 * 0.4 / later - 989e12 * 0.4 / first
+    assert more == pytest.approx(2 * 12 * 16 * 512 * 30_000)
+
+
+def test_a_window_bounds_what_depth_costs() -> None:
+    model, card = worlds.model("openai/gpt-oss-20b"), worlds.card("h100-sxm")
+    costs = [
+        1 / (prompt_tokens_per_second(model, card, 1, after_tokens=tokens) or 0)
+        for tokens in (1_000, 2_000, 3_000)
+    ]
+    full = sum(group.layers for group in model.kv_groups if group.window_tokens is None)
+    assert 0 < full < model.layers
+    per_token = 2 * full * model.attention_heads * 128 / (989e12 * 0.4)
+    assert costs[1] - costs[0] == pytest.approx(1_000 * per_token)
+    assert costs[2] - costs[1] == pytest.approx(1_000 * per_token)
+
+
+def test_speeds_are_told_beside_the_fastest_and_only_where_all_are_known() -> None:
+    h100, l4 = worlds.card("h100-sxm").product, worlds.card("l4").product
+    assert (1.0, 121 / 989) == relative_speeds([(h100, 1), (l4, 1)])
+    assert (1.0, 484 / 989) == relative_speeds([(h100, 1), (l4, 4)])
+    assert (None, None) == relative_speeds([(h100, 1), (worlds.card("gb10").product, 1)])
+    assert () == relative_speeds([])
 
 
 def test_seventy_billion_weights_are_read_at_the_pace_of_the_cards() -> None:
