@@ -31,11 +31,16 @@ class Finding:
     """The target; None where the number is only told."""
     detail: str = ""
     """What the number is made of."""
+    at_least: float | None = None
+    """A target from below."""
 
     @property
     def is_met(self) -> bool | None:
         """None without a target."""
-        return None if self.at_most is None else self.value <= self.at_most
+        if self.at_most is None and self.at_least is None:
+            return None
+        is_small = self.at_most is None or self.value <= self.at_most
+        return is_small and (self.at_least is None or self.value >= self.at_least)
 
     @property
     def shown(self) -> str:
@@ -50,9 +55,9 @@ class Finding:
     @property
     def target(self) -> str:
         """The target and whether it was met; empty without one."""
-        if self.at_most is None:
-            return ""
-        return f"at most {self.at_most:g}: {MET[self.is_met]}"
+        bounds = (("at most", self.at_most), ("at least", self.at_least))
+        asked = [f"{word} {bound:g}" for word, bound in bounds if bound is not None]
+        return f"{', '.join(asked)}: {MET[self.is_met]}" if asked else ""
 
 
 def as_table(findings: Sequence[Finding]) -> str:

@@ -7,9 +7,10 @@ Chat comes at random, 8 a second, about 1,000 tokens in and 140 out; the batch h
 - no gate: connections spread evenly, nobody counts
 - shared queue: one limit by KV, one queue for both
 - lanes: KV tokens only
-- paced: lanes, and the engine's side of them: two long prompts on the fastest worker and one on slower
-  ones, a quarter of a step for each long prompt, priority; weights by speed
-- thin: the same with one long prompt per worker and an eighth of a step
+- paced: lanes, and the engine's side of them as the plan has it (plan/lanes.py): steps, the bound on long
+  prompts, its adaptive form, priority; two long prompts on the fastest worker and fewer on slower ones, and
+  weights by speed
+- thin: the same with one long prompt per worker and half of the bound
 - split: two deployments, so two copies of the weights and half of the KV pool
 """
 
@@ -41,18 +42,43 @@ from benchmarks.gateway.fleet import (
 from gate_box import free_port
 from gate_client import Answer, ask, chat
 from plimsoll.gate.records import Slots
+from plimsoll.plan.lanes import PACED_STEP_TOKENS, AtTheGate, LaneAtGate, long_prompt_tokens
 from plimsoll.render.gateway_records import GateLane
 from stand_ins.batching import Engine, Pinned
 
 CHAT_PER_SECOND: Final = 8.0
 BATCH_CLIENTS: Final = 24
 BATCH_PROMPT: Final = 30_000
+CHAT_PROMPTS: Final = (250, 2600)
+CHAT_ANSWERS: Final = (60, 220)
+LANES: Final = AtTheGate(
+    lanes=(
+        LaneAtGate("chat", CHAT_TOKENS, 50, 0, False, None, 800, is_long=False),
+        LaneAtGate("batch", BATCH_TOKENS, 50, 10, False, 2, BATCH_PROMPT, is_long=True),
+    )
+)
+"""What the plan is told of these lanes; half of chat's prompts have up to 800 tokens."""
 WARM_SECONDS: Final = 8.0
 HUNG_SECONDS: Final = 120.0
-STEP_TOKENS: Final = 2048
-"""Of a step, as vLLM has it for most cards (vLLM 0.33.0, engine/arg_utils.py)."""
 MODES: Final = ("alone", "no gate", "shared queue", "lanes", "paced", "thin", "split")
 SHORT_MODES: Final = ("alone", "paced", "split")
+"""What the targets are about."""
+
+
+class Pace(NamedTuple):
+    """How the batch is slowed."""
+
+    per_worker: int
+    """Long prompts at once on the fastest worker."""
+    bound: int
+    """Tokens of a step that a prompt may take while others are there."""
+    step: int = PACED_STEP_TOKENS
+
+
+PLANNED_BOUND: Final = (
+    long_prompt_tokens(LANES, step=PACED_STEP_TOKENS, longest=BATCH_TOKENS) or PACED_STEP_TOKENS
+)
+PACED: Final = {"paced": Pace(2, PLANNED_BOUND), "thin": Pace(1, PLANNED_BOUND // 2)}
 
 
 class Outcome(NamedTuple):
@@ -63,6 +89,8 @@ class Outcome(NamedTuple):
     """Of the batch's work, in whole requests."""
     over_plan: int
     """Workers that ever held more than planned."""
+    chat_per_second: float
+    seed: int
     asked: int = 0
     """Chat requests that began in the window."""
     served: int = 0
@@ -77,7 +105,7 @@ class Outcome(NamedTuple):
 
     @property
     def refused_percent(self) -> float:
-        return 100 * (self.asked - self.served) / max(1, self.asked)
+        return 100 * self.refused / max(1, self.asked)
 
 
 class Run(NamedTuple):
@@ -100,13 +128,13 @@ class Setting(NamedTuple):
     lanes: tuple[GateLane, ...]
 
 
-def setting(mode: str, lapse: float) -> Setting:
-    """How that way is set up."""
+def setting(mode: str, lapse: float, pace: Pace | None = None) -> Setting:
+    """How that way is set up; `pace` is another one than the way's own."""
     if mode == "split":
         return _split(lapse)
-    is_paced = mode in ("paced", "thin")
-    per_worker = {"paced": 2, "thin": 1}.get(mode)
-    rooms = rooms_of(lanes(batch_per_worker=per_worker), by_speed=is_paced)
+    pace = pace or PACED.get(mode)
+    per_worker = pace.per_worker if pace else None
+    rooms = rooms_of(lanes(batch_per_worker=per_worker), by_speed=pace is not None)
     slots, weights = planned(rooms)
     gate_lanes = _lanes(lapse)
     if mode in ("no gate", "shared queue"):
@@ -115,18 +143,22 @@ def setting(mode: str, lapse: float) -> Setting:
             GateLane("all", BATCH_TOKENS, 256, queue_length=80, queue_seconds=_seconds(30, lapse)),
         )
     engines = tuple(
-        engine(worker, _pinned(worker, sum(slot), mode), lapse=lapse)
+        engine(worker, _pinned(worker, sum(slot), pace), lapse=lapse)
         for worker, slot in zip(WORKERS, slots, strict=True)
     )
     return Setting(engines, slots, weights, gate_lanes)
 
 
-def _pinned(worker: Worker, slots: int, mode: str) -> Pinned:
-    part = {"paced": 4, "thin": 8}.get(mode)
-    pinned = Pinned(kv_tokens=worker.kv_tokens, max_num_seqs=slots, step_tokens=STEP_TOKENS)
-    if part is None:
+def _pinned(worker: Worker, slots: int, pace: Pace | None) -> Pinned:
+    pinned = Pinned(kv_tokens=worker.kv_tokens, max_num_seqs=slots, step_tokens=PACED_STEP_TOKENS)
+    if pace is None:
         return pinned
-    return pinned._replace(long_prefill_tokens=STEP_TOKENS // part, by_priority=True)
+    return pinned._replace(
+        step_tokens=pace.step,
+        long_prefill_tokens=pace.bound,
+        long_prefill_adaptive=True,
+        by_priority=True,
+    )
 
 
 def _split(lapse: float) -> Setting:
@@ -196,7 +228,7 @@ async def _load(
     async def one_client(number: int) -> None:
         own = random.Random(f"{run.seed}/{number}")
         while time.monotonic() < ends:
-            body = chat(BATCH_PROMPT, own.randint(150, 350))
+            body = chat(BATCH_PROMPT, batch_answer(own))
             answer = await ask(next(ports), body, within=300 / run.lapse)
             if answer.status in (429, 503):
                 retry = float(answer.headers.get("retry-after", 1)) / run.lapse
@@ -208,11 +240,10 @@ async def _load(
     while due < ends:
         due += dice.expovariate(run.chat_per_second * run.lapse)
         await asyncio.sleep(max(0.0, due - time.monotonic()))
-        prompt = int(math.exp(dice.uniform(math.log(250), math.log(2600))))
-        body = chat(prompt, dice.randint(60, 220))
+        prompt = int(math.exp(dice.uniform(*map(math.log, CHAT_PROMPTS))))
+        body = chat(prompt, dice.randint(*CHAT_ANSWERS))
         chats.append(asyncio.create_task(ask(next(ports), body, within=HUNG_SECONDS / run.lapse)))
-    # work that was done, not requests that ended: a window of minutes holds few of them. And peaks before
-    # clients hang up: an engine learns of that a moment later than the gate
+    # peaks before clients hang up: an engine learns of that a moment later than the gate
     outcome = _batch_so_far(mode, made, run)
     answers = await asyncio.gather(*chats)
     for client in batch:
@@ -222,14 +253,24 @@ async def _load(
     return _with_chats(outcome, [each for each in answers if each.began > warm], run)
 
 
+def batch_answer(dice: random.Random) -> int:
+    """Tokens of one answer of the batch."""
+    return dice.randint(150, 350)
+
+
+def batch_per_minute(engines: Sequence[Engine], run: Run) -> float:
+    """The batch's work so far, in whole requests: a window of minutes holds few that end."""
+    tokens = sum(each.batch_tokens() for each in engines)
+    return tokens / (BATCH_PROMPT + 250) * 60 / run.seconds
+
+
 def _batch_so_far(mode: str, made: Setting, run: Run) -> Outcome:
     names = [lane.name for lane in made.lanes]
     return Outcome(
         mode=mode,
-        batch_per_minute=sum(each.batch_tokens() for each in made.engines)
-        / (BATCH_PROMPT + 250)
-        * 60
-        / run.seconds,
+        chat_per_second=run.chat_per_second,
+        seed=run.seed,
+        batch_per_minute=batch_per_minute(made.engines, run),
         over_plan=0
         if mode == "no gate"
         else sum(
@@ -266,15 +307,23 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 
 def as_table(outcomes: Sequence[Outcome]) -> str:
-    """The ways side by side."""
-    alone = next((each for each in outcomes if each.mode == "alone"), None)
-    head = "| way | chat TTFT p50 / p95 s | p95 to alone | refused | hung | 8-token gap p95 s | batch/min |"
-    lines = [head, "|---|---|---|---|---|---|---|"]
+    """The ways side by side, each beside chat alone and the split of the same dice."""
+    first = {(each.mode, each.chat_per_second, each.seed): each for each in outcomes}
+    lines = [
+        "| chat/s | seed | way | chat TTFT p50 / p95 s | p95 to alone | refused | hung "
+        "| 8-token gap p95 s | batch/min | to split |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for each in outcomes:
-        times = each.ttft_p95_seconds / alone.ttft_p95_seconds if alone else math.nan
+        alone, split = (
+            first.get((mode, each.chat_per_second, each.seed)) for mode in ("alone", "split")
+        )
+        slower = each.ttft_p95_seconds / alone.ttft_p95_seconds if alone else math.nan
+        more = each.batch_per_minute / split.batch_per_minute if split else math.nan
         lines.append(
-            f"| {each.mode} | {each.ttft_p50_seconds:.2f} / {each.ttft_p95_seconds:.2f} | {times:.1f}x "
-            f"| {100 * each.refused / max(1, each.asked):.0f} % | {100 * each.hung / max(1, each.asked):.0f} % "
-            f"| {each.gap_p95_seconds:.2f} | {each.batch_per_minute:.1f} |"
+            f"| {each.chat_per_second:g} | {each.seed} | {each.mode} "
+            f"| {each.ttft_p50_seconds:.2f} / {each.ttft_p95_seconds:.2f} | {slower:.1f}x "
+            f"| {each.refused_percent:.0f} % | {100 * each.hung / max(1, each.asked):.0f} % "
+            f"| {each.gap_p95_seconds:.2f} | {each.batch_per_minute:.1f} | {more:.2f}x |"
         )
     return "\n".join(lines)

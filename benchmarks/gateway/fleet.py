@@ -73,7 +73,7 @@ def rooms_of(
 
 def lapsed(card: Card, lapse: float) -> Card:
     """The card, so many times as fast."""
-    return Card(
+    return card._replace(
         prefill_tokens_per_second=card.prefill_tokens_per_second * lapse,
         step_seconds=card.step_seconds / lapse,
         sequence_seconds=card.sequence_seconds / lapse,

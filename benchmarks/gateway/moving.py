@@ -56,6 +56,20 @@ class Moved(NamedTuple):
     """Neither 200 nor, when a lane is full, 429."""
 
 
+class Killed(NamedTuple):
+    """One worker of three dies while all of them answer."""
+
+    running: int
+    """Requests that ran on it."""
+    cut: int
+    """Requests of it that did not end whole."""
+    others_cut: int
+    """Requests of other workers that did not end whole."""
+    told_later: int
+    """New requests that were told 503 with Retry-After until the gate had seen it: no other slot was free."""
+    requests: int
+
+
 class Returned(NamedTuple):
     """How soon an owner has its slots back from a borrower."""
 
@@ -142,6 +156,36 @@ async def moving(folder: Path, *, drains: int, changes: int) -> Moved:
         requests=len(answers),
         failed=sum(not each.is_whole for each in answers),
     )
+
+
+async def killing(folder: Path) -> Killed:
+    """The worker that answers most is killed; clients go on asking for a while."""
+    box, engines = a_box(folder, queue=4000)
+    answers: list[Answer] = []
+    done = asyncio.Event()
+
+    async def client() -> None:
+        while not done.is_set():
+            answer = await ask(box.port, chat(50, 120))
+            answers.append(answer)
+            if answer.status == 503:
+                await asyncio.sleep(float(answer.headers["retry-after"]))
+
+    async with box:
+        clients = [asyncio.create_task(client()) for _ in range(40)]
+        await until(lambda: sum(each.in_flight for each in engines) == 40, "all clients are served")
+        victim = max(engines, key=lambda each: each.in_flight)
+        running = victim.in_flight
+        await victim.stop()
+        asked = len(answers)
+        await until(lambda: len(answers) > asked + 200, "others answer", within=60)
+        done.set()
+        await asyncio.gather(*clients)
+    cut = [each for each in answers if not each.is_whole and each.status != 503]
+    others = {each.name for each in engines if each is not victim}
+    harmed = sum(each.headers.get("x-worker") in others for each in cut)
+    later = sum(each.status == 503 for each in answers)
+    return Killed(running, len(cut) - harmed, harmed, later, len(answers))
 
 
 async def returning(folder: Path) -> Returned:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -35,6 +36,10 @@ class Card(NamedTuple):
     step_seconds: float = 0.010
     sequence_seconds: float = 0.00005
     context_token_seconds: float = 0.12e-6
+    overlaps: bool = False
+    """Whether a step's own time, which is mostly reading weights, passes while prompts are computed."""
+    even_tokens: float = math.inf
+    """Context beside which attention costs a token of a prompt as much as the weights do."""
 
 
 CARD: Final = Card()
@@ -48,6 +53,8 @@ class Pinned(NamedTuple):
     step_tokens: int = 2048
     long_prefill_tokens: int = 0
     """Bound on one prompt's chunk in a step; 0 is none."""
+    long_prefill_adaptive: bool = False
+    """Whether that bound never falls below an equal part of the step for each request that is there."""
     by_priority: bool = False
     max_model_len: int = 32_768
     most_waiting: int = 1 << 30
@@ -203,11 +210,14 @@ class Engine:
         self.free += sequence.blocks
         sequence.blocks = 0
 
-    def _chunk(self, sequence: Seq, left: int) -> int:
-        """The bound on long prompts counts only beside others (vLLM 0.33.0, v1/core/sched/scheduler.py)."""
-        is_alone = len(self.running) + len(self.waiting) <= 1
-        bound = left if is_alone else self.pinned.long_prefill_tokens or left
-        return min(sequence.to_compute, bound, left)
+    def _bound(self) -> int:
+        """Most tokens of one sequence in this step; it counts only beside others (vLLM 0.33.0,
+        v1/core/sched/scheduler.py, as is the adaptive form)."""
+        pinned, there = self.pinned, len(self.running) + len(self.waiting)
+        if not pinned.long_prefill_tokens or there <= 1:
+            return pinned.step_tokens
+        fair = pinned.step_tokens // there if pinned.long_prefill_adaptive else 0
+        return max(pinned.long_prefill_tokens, fair)
 
     def _forget_gone(self) -> None:
         for sequence in [each for each in self.running if each.is_gone]:
@@ -216,17 +226,18 @@ class Engine:
         if any(each.is_gone for each in self.waiting):
             self.waiting = deque(each for each in self.waiting if not each.is_gone)
 
-    def _schedule(self) -> list[Seq]:
+    def schedule(self) -> list[Seq]:
         """One step: running sequences first, then waiting ones as far as they fit."""
         self._forget_gone()
-        left, is_full = self.pinned.step_tokens, False
+        left, is_full, bound = self.pinned.step_tokens, False, self._bound()
         for sequence in list(self.running):
             sequence.scheduled = 0
-            if sequence not in self.running or (chunk := self._chunk(sequence, left)) <= 0:
+            chunk = min(sequence.to_compute, bound, left)
+            if sequence not in self.running or chunk <= 0:
                 continue
             while not self._grows(sequence, sequence.computed + chunk):
                 is_full = True
-                last = max(self.running, key=self._order)
+                last = self._least()
                 left += last.scheduled
                 self._preempt(last)
                 if last is sequence:
@@ -242,13 +253,20 @@ class Engine:
         ):
             sequence = min(self.waiting, key=self._order)
             whole = -(-(sequence.prompt + sequence.made) // BLOCK_TOKENS)
-            if whole > self.free or not self._grows(sequence, chunk := self._chunk(sequence, left)):
+            chunk = min(sequence.to_compute, bound, left)
+            if whole > self.free or not self._grows(sequence, chunk):
                 break
             self.waiting.remove(sequence)
             sequence.scheduled = chunk
             left -= chunk
             self.running.append(sequence)
         return [sequence for sequence in self.running if sequence.scheduled]
+
+    def _least(self) -> Seq:
+        """Who is put back when the pool is full: the least urgent, else who was let in last."""
+        if self.pinned.by_priority:
+            return max(self.running, key=self._order)
+        return self.running[-1]
 
     def _preempt(self, sequence: Seq) -> None:
         self.running.remove(sequence)
@@ -258,14 +276,19 @@ class Engine:
         sequence.computed = sequence.scheduled = 0
         self.waiting.appendleft(sequence)
 
-    def _seconds(self, work: list[Seq]) -> float:
+    def seconds_of(self, work: list[Seq]) -> float:
+        """How long a step takes."""
         card = self.card
-        prefill = sum(sequence.scheduled for sequence in work if sequence.scheduled > 1)
+        prompts = [sequence for sequence in work if sequence.scheduled > 1]
+        prefill = sum(
+            sequence.scheduled * (1 + sequence.computed / card.even_tokens) for sequence in prompts
+        )
+        computing = prefill / card.prefill_tokens_per_second
         context = sum(sequence.computed for sequence in work)
+        together = max if card.overlaps else sum
         return (
-            card.step_seconds
+            together((card.step_seconds, computing))
             + card.sequence_seconds * len(work)
-            + prefill / card.prefill_tokens_per_second
             + context * card.context_token_seconds
         )
 
@@ -275,17 +298,18 @@ class Engine:
                 self._woken.clear()
                 await self._woken.wait()
             async with self.turn:
-                work = self._schedule()
+                work = self.schedule()
                 total = self.pinned.kv_tokens // BLOCK_TOKENS or 1
                 self._peak = self._peak._replace(
                     waiting=max(self._peak.waiting, len(self.waiting)),
                     blocks_percent=max(self._peak.blocks_percent, 100 * (1 - self.free / total)),
                 )
-                await asyncio.sleep(self._seconds(work) if work else 0.001)
+                await asyncio.sleep(self.seconds_of(work) if work else 0.001)
             for sequence in work:
-                self._advance(sequence)
+                self.advance(sequence)
 
-    def _advance(self, sequence: Seq) -> None:
+    def advance(self, sequence: Seq) -> None:
+        """After the step: its tokens are computed, and told."""
         if sequence.is_gone or not sequence.scheduled:
             return
         sequence.computed += sequence.scheduled
@@ -398,7 +422,7 @@ class _Http(asyncio.Protocol):
             text = asked.get("prompt") or "".join(each["content"] for each in asked["messages"])
             prompt = max(1, len(text) // CHARACTERS_PER_TOKEN)
             wanted = int(asked.get("max_tokens") or ANSWER_TOKENS)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return self._send(400, _error("the body cannot be read"))
         if prompt + wanted > engine.pinned.max_model_len:
             return self._send(400, _error("longer than the model's length"))
@@ -446,7 +470,8 @@ class _Http(asyncio.Protocol):
                     "worker": engine.name,
                 },
             )
-        self._event({"choices": [], "usage": usage})
+        ended = {"index": 0, "delta": {}, "finish_reason": "length"}
+        self._event({"choices": [ended], "usage": usage})
         self._chunk(b"data: [DONE]\n\n")
         self.transport.write(b"0\r\n\r\n")
         return None
