@@ -70,6 +70,7 @@ OWN_CLUSTERS: Final = Part(
         "outage",
         "policy",
         "probe",
+        "real_node",
         "real_worker",
         "upgrade",
     ),
