@@ -14,17 +14,22 @@ from typing import Final
 
 import pytest
 
-from controlplane.haproxy import OLDEST_SUITE, SUITES
+from controlplane.haproxy import OLDEST_SUITE, SUITES, gate_possible
 from gate_box import GateBox, Haproxy, free_port, until
 from gate_client import Answer, ask, chat
 from plimsoll.gate.records import GateRooms, LaneRoom, WorkerRoom, promise
 from plimsoll.gate.roster import PodSeen
 from plimsoll.gate.step import held
+from plimsoll.gate.tally import Tally
 from plimsoll.gate.visit import Standing
 from plimsoll.keeper.loop import Keeper, World
+from plimsoll.keeper.main import log_read
+from plimsoll.keeper.maps import Map
+from plimsoll.keeper.ratio import Ratio
 from plimsoll.render.gateway_records import GateLane, GateServer, GateText
 from stand_ins.batching import Card, Engine, Pinned
 
+pytestmark = pytest.mark.skipif(gate_possible() is not None, reason=str(gate_possible()))
 ROOMS: Final = GateRooms(
     lanes=(
         LaneRoom(name="chat", tokens=4096, share_percent=50, borrow=True),
@@ -449,5 +454,58 @@ def test_a_worker_that_comes_back_does_not_take_more_than_its_limit(
         assert {(200, "")} == set(outcomes(answers))
         assert engine.peaks.lanes["chat"] <= 32
         assert well.peaks.lanes["chat"] <= 32
+
+    run(a_box(tmp_path, suite=suite), story)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_bytes_per_token_are_learnt_and_choose_the_lane(tmp_path: Path, suite: str) -> None:
+    """The stand-in's tokens have four bytes. A body of 12.8 kB is 4,300 tokens at 3 bytes each, too long for chat; at
+    3.4, which is four with some caution, it is chat's. What the user says of batch is not touched."""
+    lanes = (
+        ROOMS.lanes[0],
+        ROOMS.lanes[1].model_copy(update={"bytes_per_token_hundredths": 180}),
+    )
+    rooms = ROOMS.model_copy(update={"lanes": lanes})
+
+    async def story(box: GateBox, fleet: Fleet) -> None:
+        engine = await fleet.comes("b")
+        engine.card = CARD._replace(prefill_tokens_per_second=4e6)
+        keeper, tally = a_keeper(box, fleet), Tally()
+        await keeper.visit()
+        path = str(box.haproxy.folder / "bytes-per-token.map")
+        told_map = Map(box.runtime, path, clock=asyncio.get_running_loop().time)
+        ratio = Ratio(
+            told_map,
+            tally,
+            keeper.told,
+            rooms=lambda: rooms,
+            workers=lambda: tuple(fleet.pods.values()),
+        )
+
+        async def lane_of(body: bytes) -> str:
+            engine.forget_peaks()
+            assert 200 == (await ask(box.port, body)).status
+            return next(lane for lane, count in engine.peaks.lanes.items() if count)
+
+        async def learns() -> bool:
+            await ask(box.port, chat(7000, 4))
+            return keeper.told.bytes_per_token["chat"] > 300
+
+        between = chat(3200, 16)
+        async with log_read(box.haproxy.folder / "log.sock", tally):
+            follows = asyncio.create_task(ratio.follow(period_seconds=0.05))
+            try:
+                await until(lambda: keeper.told.bytes_per_token != {}, "it has told HAProxy")
+                assert {"chat": "300", "batch": "180"} == await told_map.read()
+                assert "batch" == await lane_of(between)
+                await until(learns, "enough was seen")
+            finally:
+                follows.cancel()
+                await asyncio.gather(follows, return_exceptions=True)
+        said = await told_map.read()
+        assert 320 <= int(said["chat"]) <= 345  # a request that runs is counted by its tokens first
+        assert "180" == said["batch"]
+        assert "chat" == await lane_of(between)
 
     run(a_box(tmp_path, suite=suite), story)
