@@ -31,7 +31,9 @@ def planned(desired: Desired) -> tuple[str, str, str]:
 
 
 def edge() -> Manifest:
-    return scenes.example("edge-assistant", limits={"maxModelLen": 4096, "concurrency": 4})
+    """The edge example without its gate."""
+    limits = {"maxModelLen": 4096, "concurrency": 4}
+    return scenes.example("edge-assistant", limits=limits, gateway={"enabled": False})
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def said(found: ModelFacts | GgufFacts, fingerprint: str = "sha256:1") -> str:
 
 def eight_b(**model: Any) -> Manifest:
     """The 8B model on a claim, on H100 cards."""
-    raw = scenes.example("edge-assistant", limits={"maxModelLen": 8192})
+    raw = scenes.example("edge-assistant", limits={"maxModelLen": 8192}, gateway={"enabled": False})
     raw["spec"]["model"] = {
         "name": "chat",
         "id": worlds.EIGHT_B,

@@ -24,7 +24,7 @@ INSPECTOR = Inspector(image="plimsoll:1", image_pull_policy="Never")
 
 def ours() -> dict[str, Any]:
     """A model that nobody knows, on a claim."""
-    raw = scenes.example("edge-assistant", limits={"maxModelLen": 8192})
+    raw = scenes.example("edge-assistant", limits={"maxModelLen": 8192}, gateway={"enabled": False})
     raw["metadata"] = {"name": "chat", "namespace": "team", "generation": 1}
     raw["spec"]["model"] = {"name": "ours", "uri": "pvc://models/ours"}
     return raw
