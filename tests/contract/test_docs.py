@@ -6,6 +6,7 @@ printed. `PLIMSOLL_GOLDEN=write` (make golden) rewrites those blocks, and the di
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -156,6 +157,29 @@ def test_the_kubectl_view_has_the_columns_of_the_crd() -> None:
     shown = tuple(re.split(r" {3,}", match[1].splitlines()[0].strip()))
     columns = tuple(name.upper() for name, _, _, priority in COLUMNS if priority == 0)
     assert ("NAMESPACE", "NAME", *columns) == shown
+
+
+def test_the_tokens_of_the_kubectl_view_are_those_of_the_plans() -> None:
+    """So that a plan that comes out different is seen without a cluster too."""
+    workers = {"a6000-tp4": 2, "a6000-single": 1, "h100-tp2": 2}  # as the demo's fleet has room
+    planned: dict[str, int] = {}
+    for name in ("mixed-fleet", "chat-and-batch"):
+        told = subprocess.run(
+            [BIN / "plimsoll", "plan", "-f", f"docs/examples/{name}.yaml", "-o", "json"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for each in json.loads(told.stdout):
+            deployment = each["deployment"].partition("/")[2]
+            tokens = each["outcome"]["kv"]["poolTokens"] * workers[each["pool"]]
+            planned[deployment] = planned.get(deployment, 0) + tokens
+    match = KUBECTL.search(text_of(ROOT / "README.md"))
+    assert match is not None
+    rows = [line.split() for line in match[1].splitlines()[1:]]
+    shown = {row[1]: int(row[6]) for row in rows}
+    assert planned | {"plant-assistant": 0} == shown
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
