@@ -8,14 +8,21 @@ HTTPS on loopback in front (plain HTTP without an identity, but then client-go k
 itself), HTTPS behind; tokens and watches pass through. It counts what may change something (POST,
 PUT, PATCH, DELETE) from one, and runs a callback at a chosen one: BEFORE means that the API server
 never hears of it, AFTER that it has answered and the client never learns.
+
+It can also be slow, drop every n-th request, answer with a status of its own, once or always, and
+trouble watches: say a line in the API server's place, or stay open and pass nothing on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import json
 import ssl
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -51,6 +58,9 @@ class Mutation:
     number: int
     method: str
     path: str
+    body: bytes = b""
+    at_seconds: float = 0.0
+    """Since 1970, when it came."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,27 @@ class BreakPoint:
     callback: Callable[[], object]
     ending: str = ""
     """Of the path."""
+
+
+@dataclass
+class Script:
+    """An answer that is given in the API server's place, so many times."""
+
+    ending: str
+    status: int
+    times: int
+
+
+@dataclass(eq=False)
+class Watched:
+    """One watch that is open."""
+
+    plural: str
+    response: web.StreamResponse
+    begun_seconds: float = field(default_factory=time.monotonic)
+    is_hushed: bool = False
+    """The connection stays open and nothing passes any more."""
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ChaosProxy(Background):
@@ -85,6 +116,12 @@ class ChaosProxy(Background):
         self._mutations: list[Mutation] = []
         self._break_points: list[BreakPoint] = []
         self._refusing_status: int | None = None
+        self._delay_seconds = 0.0
+        self._dropping = 0
+        self._requests = 0
+        self._scripts: list[Script] = []
+        self._watches: list[Watched] = []
+        self._begun: list[str] = []
         self._port = 0
 
     @classmethod
@@ -135,11 +172,56 @@ class ChaosProxy(Background):
         if status is None:
             self._run(self._close_door())
 
+    def slow_down(self, seconds: float) -> None:
+        """Each request is kept back for so long."""
+        self._delay_seconds = seconds
+
+    def drop_every(self, count: int) -> None:
+        """Of so many requests one is dropped without a word: in turn before the API server heard of it and
+        after it answered."""
+        self._dropping = count
+
+    def answer(self, ending: str, status: int, *, times: int = 1) -> None:
+        """The next so many mutations whose path ends like this get `status`; the API server never hears."""
+        self._scripts.append(Script(ending, status, times))
+
     def recover(self) -> None:
-        """The same address works again."""
+        """The same address works again, and as well as ever. Watches that were hushed stay silent."""
         self._refusing_status = None
+        self._delay_seconds, self._dropping = 0.0, 0
+        self._scripts.clear()
         if not self._is_listening:
             self._run(self._open_door())
+
+    # ---- watches --------------------------------------------------------------------------------
+
+    @property
+    def watches_begun(self) -> tuple[str, ...]:
+        """The kind, by its plural, of each watch that was asked for, in order."""
+        return tuple(self._begun)
+
+    @property
+    def watches(self) -> tuple[str, ...]:
+        """Kinds of the watches that are open and heard."""
+        return tuple(each.plural for each in self._watches if not each.is_hushed)
+
+    def hush(self, plural: str = "") -> int:
+        """Watches of this kind (all when empty) that are open now stay open and pass nothing on; how many.
+        One that is asked for later is heard."""
+        hushed = [each for each in self._watches if plural in ("", each.plural)]
+        for each in hushed:
+            each.is_hushed = True
+        return len(hushed)
+
+    def say(self, event: Mapping[str, Any], plural: str = "", *, ends: bool = False) -> None:
+        """An event of our own on the watches of this kind (all when empty), which may then end."""
+        self._run(self._say(json.dumps(event).encode() + b"\n", plural, ends=ends))
+
+    async def _say(self, line: bytes, plural: str, *, ends: bool) -> None:
+        for each in [each for each in self._watches if plural in ("", each.plural)]:
+            await each.response.write(line)
+            if ends:
+                each.is_over.set()
 
     # ---- its life -------------------------------------------------------------------------------
 
@@ -181,25 +263,37 @@ class ChaosProxy(Background):
         if self._refusing_status is not None:
             return refusal(self._refusing_status)
         body = await request.content.read()
-        number = self._count(request)
-        if await self._breaks(number, Moment.BEFORE):
+        number = self._count(request, body)
+        is_dropped = self._drops()
+        if await self._breaks(number, Moment.BEFORE) or is_dropped is Moment.BEFORE:
             return hang_up(request)
+        if self._delay_seconds:
+            await asyncio.sleep(self._delay_seconds)
+        if number is not None and (status := self._scripted(request.path)) is not None:
+            return refusal(status)
         try:
-            return await self._forward(request, body, number)
+            if is_watch(request):
+                return await self._forward_watch(request)
+            return await self._forward(request, body, number, is_dropped=is_dropped is not None)
         except aiohttp.ClientError:  # the API server went away, so does the wire
             return hang_up(request)
 
-    async def _forward(
-        self, request: web.BaseRequest, body: bytes, number: int | None
-    ) -> web.StreamResponse:
-        async with self._upstream.request(
+    def _asked(
+        self, request: web.BaseRequest, body: bytes = b""
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self._upstream.request(
             request.method,
             URL(f"{self._api_url}{request.raw_path}", encoded=True),
             data=body or None,
             headers=passed(request.headers),
             allow_redirects=False,
-        ) as answer:
-            if await self._breaks(number, Moment.AFTER):
+        )
+
+    async def _forward(
+        self, request: web.BaseRequest, body: bytes, number: int | None, *, is_dropped: bool
+    ) -> web.StreamResponse:
+        async with self._asked(request, body) as answer:
+            if await self._breaks(number, Moment.AFTER) or is_dropped:
                 return hang_up(request)
             response = web.StreamResponse(status=answer.status, headers=passed(answer.headers))
             await response.prepare(request)
@@ -208,7 +302,55 @@ class ChaosProxy(Background):
             await response.write_eof()
             return response
 
-    def _count(self, request: web.BaseRequest) -> int | None:
+    async def _forward_watch(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Line by line, so that a line of our own never cuts one of the API server's in two."""
+        async with self._asked(request) as answer:
+            response = web.StreamResponse(status=answer.status, headers=passed(answer.headers))
+            await response.prepare(request)
+            watched = Watched(plural_of(request.path), response)
+            self._watches.append(watched)
+            self._begun.append(watched.plural)
+            over = asyncio.ensure_future(watched.is_over.wait())
+            passing = asyncio.ensure_future(self._pass_lines(answer, watched))
+            try:
+                await asyncio.wait({over, passing}, return_when=asyncio.FIRST_COMPLETED)
+                if passing.done():
+                    passing.result()  # the API server went away in mid-sentence
+            finally:
+                self._watches.remove(watched)
+                over.cancel()
+                passing.cancel()
+                await asyncio.gather(over, passing, return_exceptions=True)
+            await response.write_eof()
+            return response
+
+    async def _pass_lines(self, answer: aiohttp.ClientResponse, watched: Watched) -> None:
+        begun = b""
+        async for chunk in answer.content.iter_any():
+            whole, _, begun = (begun + chunk).rpartition(b"\n")
+            if whole and not watched.is_hushed:
+                await watched.response.write(whole + b"\n")
+        if watched.is_hushed:  # the API server has ended it, and even that is not passed on
+            await watched.is_over.wait()
+
+    def _drops(self) -> Moment | None:
+        """On which side this request is dropped, if it is."""
+        self._requests += 1
+        if not self._dropping or self._requests % self._dropping:
+            return None
+        is_odd = self._requests // self._dropping % 2
+        return Moment.BEFORE if is_odd else Moment.AFTER
+
+    def _scripted(self, path: str) -> int | None:
+        for script in self._scripts:
+            if path.endswith(script.ending):
+                script.times -= 1
+                if script.times <= 0:
+                    self._scripts.remove(script)
+                return script.status
+        return None
+
+    def _count(self, request: web.BaseRequest, body: bytes) -> int | None:
         """Its number among the mutations, from one; None when it is none."""
         is_mutation = request.method in MUTATING and "dryRun" not in request.query
         if not is_mutation or request.path.endswith(QUESTIONS):
@@ -216,7 +358,9 @@ class ChaosProxy(Background):
         if request.path.startswith(self._ignoring):
             return None
         number = len(self._mutations) + 1
-        self._mutations.append(Mutation(number, request.method, request.path))
+        self._mutations.append(
+            Mutation(number, request.method, request.path, body, at_seconds=time.time())
+        )
         return number
 
     async def _breaks(self, number: int | None, moment: Moment) -> bool:
@@ -235,6 +379,15 @@ class ChaosProxy(Background):
                 self._break_points.remove(point)
             await self._loop.run_in_executor(None, point.callback)
         return bool(broken)
+
+
+def is_watch(request: web.BaseRequest) -> bool:
+    return request.query.get("watch") in ("true", "1")
+
+
+def plural_of(path: str) -> str:
+    """The kind that a list or a watch is of."""
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def serving(identity: Identity) -> ssl.SSLContext:
