@@ -267,6 +267,47 @@ def test_an_error_on_a_watch_ends_the_process_so_that_it_starts_anew(
     assert FAILED == play(acts)
 
 
+def test_a_watch_that_is_open_and_silent_is_asked_for_anew(play: Callable[..., int]) -> None:
+    async def acts(stage: Stage) -> None:
+        await stage.up()
+        before = stage.box.watches_begun.count("nodes")
+        await until(
+            lambda: stage.box.watches_begun.count("nodes") > before, says="nodes are watched anew"
+        )
+        stage.deploy("chat")
+        await until(lambda: stage.status("chat"), says="it goes on")
+
+    assert WENT_WELL == play(acts, watch_silence_seconds=0.2)
+
+
+def test_an_object_that_went_while_the_watch_was_away_is_no_longer_visited(
+    play: Callable[..., int],
+) -> None:
+    """The watch ends with a 410; the list after it does not tell of what is gone, the resync does."""
+
+    async def acts(stage: Stage) -> None:
+        await stage.up()
+        stage.deploy("chat")
+        await until(lambda: stage.status("chat"), says="it is planned")
+        await stage.quiet()
+        place = (INFERENCE_DEPLOYMENT.plural, "team", "chat")
+        del stage.box.objects[place]  # and no watch hears of it
+        begun = stage.box.watches_begun.count(INFERENCE_DEPLOYMENT.plural)
+        writes = list(stage.box.writes)
+        gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+        stage.box.say(INFERENCE_DEPLOYMENT.plural, {"type": "ERROR", "object": gone})
+        await until(
+            lambda: stage.box.watches_begun.count(INFERENCE_DEPLOYMENT.plural) > begun,
+            says="it is watched anew",
+        )
+        registry = stage.operator.metrics.registry
+        gone_visits = ("plimsoll_reconciles_total", {"result": "gone"})
+        await until(lambda: registry.get_sample_value(*gone_visits), says="the ghost is noticed")
+        assert writes == stage.box.writes
+
+    assert WENT_WELL == play(acts, resync_seconds=0.5)
+
+
 def test_who_loses_the_lease_dies_at_once(play: Callable[..., int]) -> None:
     async def acts(stage: Stage) -> None:
         await stage.up()
