@@ -40,6 +40,8 @@ class Patience:
     FIGURE_SEEN: Final = 60.0
     FLOORS_KEPT: Final = 90.0
     NOTHING_HAPPENS: Final = 5.0
+    SOAK_QUIET: Final = 150.0
+    SOAK_UNWRITTEN: Final = 60.0
     # a real node
     CONTAINERD_UP: Final = 60.0
     KUBELET_UP: Final = 120.0
