@@ -16,6 +16,8 @@ from openai.types.chat import ChatCompletionChunk, ChatCompletionUserMessagePara
 from patience import Patience, stretched
 
 ENDED_WELL: Final = ("stop", "length")
+PAUSE_SECONDS: Final = 0.25
+"""Between an answer and the next question."""
 
 
 class Heard(NamedTuple):
@@ -84,9 +86,9 @@ class Person:
 
     def _go_on(self) -> None:
         for number in count(1):
-            if self._ended.is_set():
-                return
             self.heard.append(self._ask(number))
+            if self._ended.wait(PAUSE_SECONDS):
+                return
 
     def _ask(self, number: int) -> Heard:
         """The number makes each prompt another one from its first words on."""
