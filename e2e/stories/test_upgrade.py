@@ -101,7 +101,12 @@ class Site(Installation):
         return [*examples, small(self.world)]
 
     def specs(self) -> dict[str, Any]:
-        found = self.world.items("plimsoll.dev/v1alpha1:inferencedeployments")
+        """A changed CRD is answered with 429 for a moment, while the API server takes it up."""
+        found = eventually(
+            lambda: self.world.items("plimsoll.dev/v1alpha1:inferencedeployments"),
+            within=Patience.CRD_SERVED,
+            says="the API server serves our kinds again",
+        )
         return {each["metadata"]["name"]: each["spec"] for each in found}
 
     def await_visited(self, operator: Operator) -> None:
