@@ -209,8 +209,8 @@ class Gates:
             for word in words_for(seen, message, now_seconds=time.time()):
                 next(pod for pod in self.pods if pod.name == word.pod).hears(word)
             for pod in [pod for pod in self.pods if pod.is_gone]:
-                self.pods.remove(pod)
                 await pod.clean_up()
+                self.pods.remove(pod)
             await asyncio.gather(*(pod.probe() for pod in self.pods if pod.ends_seconds is None))
             await asyncio.sleep(0.1)
 

@@ -237,7 +237,7 @@ class ChaosProxy(Background):
 
     async def _stop(self) -> None:
         await self._close_door()
-        await self._server.shutdown(timeout=0)
+        await self._server.shutdown(timeout=0.1)  # 0 would be without end
         await self._upstream.close()
 
     @property

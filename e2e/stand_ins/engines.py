@@ -92,7 +92,7 @@ class FakeEngines(Background):
 
     async def _stop(self) -> None:
         self._door.close()
-        await self._server.shutdown(timeout=0)
+        await self._server.shutdown(timeout=0.1)  # 0 would be without end
         route("delete")
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -101,7 +101,7 @@ class FakeKubelets(Background):
 
     async def _stop(self) -> None:
         self._door.close()
-        await self._server.shutdown(timeout=0)
+        await self._server.shutdown(timeout=0.1)  # 0 would be without end
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.transport is None:

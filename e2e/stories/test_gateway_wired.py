@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import http.client
 import json
 from collections.abc import Iterator
 from typing import Any, Final
@@ -17,6 +19,7 @@ from plimsoll.render.gateway_objects import (
     STANDING_ANNOTATION,
     WORKERS_ANNOTATION,
 )
+from stand_ins.keepers import FakeKeepers
 from stories.test_quiet import quiet, settled
 from world import World
 
@@ -83,15 +86,16 @@ def test_a_gate_comes_and_goes_and_no_worker_moves(gated: World) -> None:
         within=Patience.POOL_ROLLOUT,
         says="the Service leads to the gate",
     )
-    pod = told(world)
+    pod = eventually(
+        lambda: told(world), within=Patience.CONDITION_SEEN, says="the gate knows both workers"
+    )
     rooms = GateRooms.model_validate_json(pod["metadata"]["annotations"][ROOMS_ANNOTATION])
     (pool,) = world.object("small")["status"]["pools"]
     assert [("h100", pool["plan"]["kv"]["poolTokens"])] == [
         (each.pool, each.kv_tokens) for each in rooms.pools
     ]
-    assert {"gates": 1, "place": 0} == json.loads(
-        pod["metadata"]["annotations"][STANDING_ANNOTATION]
-    )
+    standing = json.loads(pod["metadata"]["annotations"][STANDING_ANNOTATION])
+    assert {"gates": 1, "place": 0} == {key: standing[key] for key in ("gates", "place")}
     eventually(
         lambda: (gate_of(world)["readyGates"], gate_of(world)["isDoor"]) == (1, True),
         within=Patience.CONDITION_SEEN,
@@ -138,3 +142,71 @@ def test_a_gate_comes_and_goes_and_no_worker_moves(gated: World) -> None:
     first_told = order.index(("patch", "pods"))
     assert ("patch", "services") in order[first_told:last_service], order
     assert order.index(("delete", "deployments")) > last_service, order
+
+
+def evictions(world: World) -> list[str]:
+    """Pods whose eviction the operator asked for."""
+    return [
+        request.use.name
+        for request in world.quiet_writes()
+        if request.use.resource == "pods/eviction"
+    ]
+
+
+def an_intent(world: World, victim: Manifest) -> None:
+    """The operator has decided to recycle this worker, written it down, and died: what leads to it is another
+    story."""
+    world.installed.stop()
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = victim["metadata"]
+    entry = {"pod": metadata["name"], "uid": metadata["uid"], "pool": "h100", "reason": "Growth"}
+    entry |= {"message": "Written by a story.", "phase": "Draining", "at": now, "phaseAt": now}
+    path = f"/apis/plimsoll.dev/v1alpha1/namespaces/{world.namespace}/inferencedeployments/small"
+    change = {"status": {"recycling": {"history": [entry]}}}
+    status, answer = world.cluster.request("PATCH", f"{path}/status", change)
+    assert http.client.OK == status, answer
+    world.installed.start(PLIMSOLL_INSPECTION_IMAGE=IMAGE)
+
+
+@pytest.mark.skipif(FakeKeepers.why_not() is not None, reason=str(FakeKeepers.why_not()))
+def test_a_worker_is_evicted_when_its_gate_has_drained_it(gated: World) -> None:
+    """Not when it looks idle, and not when the gate is silent."""
+    world = gated
+    asked = {"enabled": True, "image": HAPROXY}
+    world.apply(small(world, gateway=asked, recycling={"drainTimeout": "1h"}))
+    world.await_ready("small", 2)
+    eventually(
+        lambda: gate_of(world)["isDoor"] and told(world),
+        within=Patience.POOL_ROLLOUT,
+        says="the gate is the door",
+    )
+    victim = world.items(":pods", WORKERS)[0]
+    name = victim["metadata"]["name"]
+    with FakeKeepers(world.cluster) as keepers:
+
+        def is_asked(times: int) -> bool:
+            if keepers.asked < times:
+                raise LookupError(keepers.asked)
+            return True
+
+        an_intent(world, victim)
+        eventually(lambda: is_asked(2), within=Patience.OPERATOR_UP, says="it asks the gate twice")
+        assert name not in addresses(world)
+        eventually(
+            lambda: told(world), within=Patience.CONDITION_SEEN, says="the gate is told of it"
+        )
+        keepers.speaks = True
+        asked_before = keepers.asked
+        eventually(
+            lambda: is_asked(asked_before + 2),
+            within=Patience.CONDITION_SEEN,
+            says="it is told that the worker is not drained",
+        )
+        assert [] == evictions(world)
+        keepers.drained.add(name)
+        eventually(
+            lambda: evictions(world)[0],
+            within=Patience.CONDITION_SEEN,
+            says="it is evicted",
+        )
+    assert [name] == evictions(world)

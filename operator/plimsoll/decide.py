@@ -109,6 +109,8 @@ class Observed(Record):
     """What the site allows."""
     gates: tuple[GateSeen, ...] = ()
     """Pods of its gate."""
+    drained_at_gates: frozenset[str] | None = None
+    """Names of workers that all gates have drained; None where none was asked."""
 
 
 class Desired(Record):
@@ -317,6 +319,7 @@ def _step(
             now_seconds=now_seconds,
             is_autoscaled=is_scaled_by_machine(managed),
             leaving_nodes=observed.leaving_nodes,
+            drained_at_gates=observed.drained_at_gates,
         )
     )
 

@@ -14,10 +14,14 @@ from typing import Any, Final, NamedTuple
 
 from plimsoll.api.gateway import problems_of, rooms_of, text_of
 from plimsoll.api.gateway_words import GateSeen, GateWord, Message, knows, words_for
+from plimsoll.api.prefix_ask import OFF
+from plimsoll.api.prefix_caching import ADVISED, NOTHING_TO_GAIN
 from plimsoll.api.settle import Settled
 from plimsoll.api.status_types import GatewayStatus
+from plimsoll.api.traffic import PrefixCaching
 from plimsoll.api.v1alpha1 import InferenceDeployment
 from plimsoll.api.workload import owner_of
+from plimsoll.engines.base import EngineName
 from plimsoll.facts.record import Record
 from plimsoll.facts.worker import WorkerFacts
 from plimsoll.gate.allocate import slots_of
@@ -90,6 +94,8 @@ def door_of(
         status = _status(deployment, gates, is_door=leads_to_gate is True, said=problem)
         return Door(service, status=status)
     rooms = rooms_of(deployment.spec, plans)
+    if deployment.spec.gateway.affinity is not None and not _are_found(deployment, plans):
+        rooms = rooms.model_copy(update={"spreads_sessions": True})
     question = _question(deployment, plans)
     objects = GateObjects(
         owner=owner,
@@ -118,6 +124,27 @@ def door_of(
         status=_status(
             deployment, gates, is_door=bool(may_lead), said=" ".join(problems_of(rooms))
         ),
+    )
+
+
+FINDS_LITTLE: Final = frozenset({NOTHING_TO_GAIN, ADVISED, OFF})
+"""What is told of a prefix cache that has found little for hours."""
+
+
+def _are_found(deployment: InferenceDeployment, plans: Mapping[str, Plan]) -> bool:
+    """Whether some pool's prefix cache finds what it keeps, as far as is known."""
+    asked = deployment.spec.kv_cache.prefix_caching
+    if asked is PrefixCaching.ON:
+        return True
+    little = {
+        pool.name
+        for pool in deployment.status.pools
+        if pool.prefix_caching is not None and pool.prefix_caching.state in FINDS_LITTLE
+    }
+    return any(
+        plan.engine is not EngineName.VLLM
+        or (asked is not PrefixCaching.OFF and name not in little)
+        for name, plan in plans.items()
     )
 
 
@@ -177,7 +204,7 @@ def _question(deployment: InferenceDeployment, plans: Mapping[str, Plan]) -> str
     answer = spec.traffic.output_tokens if spec.traffic else None
     asked = {
         "gateway": _said(spec.gateway, HEARD),
-        "lanes": [_said(each) for each in lanes],
+        "lanes": [_said(each, exclude=TOLD_LATER) for each in lanes],
         "answer": answer.p99 if answer else 0,
         "longest": max((plan.max_model_len for plan in plans.values()), default=0),
         "secrets": [each.name for each in spec.worker.image_pull_secrets],
@@ -190,9 +217,15 @@ HEARD: Final = {"queue", "replicas", "keys_secret", "affinity", "image"}
 """What the gate itself is made from; other members of `gateway` are for the engines."""
 
 
-def _said(part: Record, include: set[str] | None = None) -> dict[str, Any]:
+TOLD_LATER: Final = {"bytes_per_token"}
+"""What a keeper can change at a gate that runs."""
+
+
+def _said(
+    part: Record, include: set[str] | None = None, exclude: set[str] | None = None
+) -> dict[str, Any]:
     """Only what somebody wrote: a default that comes or changes is no new question."""
-    return part.model_dump(mode="json", exclude_defaults=True, include=include)
+    return part.model_dump(mode="json", exclude_defaults=True, include=include, exclude=exclude)
 
 
 def _as_it_runs(asked: GateObjects, running: Manifest) -> GateObjects:

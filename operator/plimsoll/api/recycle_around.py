@@ -70,6 +70,8 @@ class Around(NamedTuple):
     is_autoscaled: bool = False
     leaving_nodes: frozenset[str] = frozenset()
     """Nodes that are cordoned or go."""
+    drained_at_gates: frozenset[str] | None = None
+    """Names of workers that all gates have drained; None where no gate has a say."""
 
 
 def worker_of(facts: WorkerFacts, judged: Judged) -> Worker:

@@ -109,13 +109,18 @@ def _surged(entry: RecycleEntry, around: Around) -> After:
 def _is_drained(entry: RecycleEntry, around: Around, judged: Judged) -> bool:
     """Whether the worker has nothing in flight, or has had its time.
 
-    For the first seconds proxies may still send it requests; a figure from then says nothing.
+    For the first seconds proxies may still send it requests; a figure from then says nothing. Gates know
+    better: they are the only proxies, and say that they have drained it.
     """
     since = _since(entry, around)
+    if around.drained_at_gates is not None and entry.pod in around.drained_at_gates:
+        return True
     if since < PRE_STOP_SECONDS:
         return False
     if since >= drain_seconds(around.spec) or entry.reason == VerdictKind.HUNG:
         return True
+    if around.drained_at_gates is not None:
+        return False
     settled = (seconds_of(entry.phase_at) or around.now_seconds) + PRE_STOP_SECONDS
     seen = judged.in_flight_seconds
     return seen is not None and seen >= settled and judged.in_flight == 0

@@ -28,6 +28,7 @@ def around_of(
     now_seconds: float,
     is_autoscaled: bool = False,
     leaving_nodes: frozenset[str] = frozenset(),
+    drained_at_gates: frozenset[str] | None = None,
 ) -> Around:
     """What `step` rests on. `live` are the pools' Deployments by pool, as the API server has them."""
     held = deployment.status.recycling or RecyclingStatus()
@@ -52,6 +53,7 @@ def around_of(
         held=held,
         is_autoscaled=is_autoscaled,
         leaving_nodes=leaving_nodes,
+        drained_at_gates=drained_at_gates,
     )
 
 
@@ -67,9 +69,7 @@ def live_pools(children: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def has_spare(state: PoolState, inventory: Inventory) -> bool:
     """Whether one node has the free cards of one worker."""
     ask = state.settled.ask
-    return any(
-        node.free >= ask.cards for node in inventory.nodes if node.gpu.product == ask.gpu_product
-    )
+    return any(node.free >= ask.cards for node in inventory.of_type(ask.gpu_product))
 
 
 def is_scaled_by_machine(managed_fields: Iterable[Mapping[str, Any]]) -> bool:

@@ -79,6 +79,8 @@ class LaneSpec(Record):
     """Prompt and answer of one request at most; the two p99 together when left out."""
     max_per_worker: Annotated[Count, Field(ge=1, le=65536)] | None = None
     """Requests on the fastest worker at once; 2 when left out, for prompts far longer than other lanes'."""
+    bytes_per_token: Annotated[float, Field(strict=True, ge=1, le=16)] | None = None
+    """Bytes of a body that are one token; learnt from vLLM's traffic when left out, 3 until then."""
     queue: Queue | None = None
     """Where its requests wait; the gateway's queue when left out."""
     keys: Annotated[tuple[DnsLabel, ...], Field(max_length=64)] = ()

@@ -49,6 +49,8 @@ class Doorbell:
         """All live objects, from lists and watches."""
         self.seen: dict[Key, str] = {}
         """The resourceVersion that the watch delivered last; what only a list said is not here."""
+        self._unplanned: set[Key] = set()
+        """Those that say of themselves that they have no plan."""
         self._by_label: dict[tuple[str, str], Key] = {}
         self._held: dict[Key, set[str]] = defaultdict(set)
         self._known_versions: dict[Key, frozenset[str]] = {}
@@ -67,6 +69,7 @@ class Doorbell:
         version = str(thing["metadata"].get("resourceVersion", ""))
         self.learn(key)
         self.seen[key] = version
+        (self._unplanned.add if is_unplanned(thing) else self._unplanned.discard)(key)
         if self._queue.is_running(key):
             self._held[key].add(version)
         elif version not in self._known_versions.get(key, ()):
@@ -89,6 +92,7 @@ class Doorbell:
         """There is no such object any more."""
         self.known.discard(key)
         self.seen.pop(key, None)
+        self._unplanned.discard(key)
         self._known_versions.pop(key, None)
         self._held.pop(key, None)
         self._visited_seconds.pop(key, None)
@@ -122,9 +126,16 @@ class Doorbell:
             self.wake_everyone(after_seconds=AFTER_NODE_SECONDS)
 
     def wake_everyone(self, *, after_seconds: float) -> None:
-        """Visit all that we know of."""
+        """Visit all that we know of; first those without a plan, who may have waited for these cards."""
         for key in self.known:
-            self._queue.put(key, after_seconds=after_seconds)
+            is_urgent = key in self._unplanned
+            self._queue.put(key, after_seconds=after_seconds, is_urgent=is_urgent)
+
+
+def is_unplanned(thing: Manifest) -> bool:
+    """Whether its status says that a pool of it has no plan."""
+    conditions = (thing.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Planned" and each["status"] == "False" for each in conditions)
 
 
 def key_of(thing: Manifest) -> Key:

@@ -19,6 +19,7 @@ from plimsoll.cluster.inspection import Inspector
 from plimsoll.cluster.kinds import INFERENCE_DEPLOYMENT
 from plimsoll.cluster.observe import look
 from plimsoll.cluster.settled import Settled
+from plimsoll.controller.draining import Drains
 from plimsoll.controller.handlers import Doorbell, key_of
 from plimsoll.controller.health import Pulse
 from plimsoll.controller.judging import Judge
@@ -76,6 +77,7 @@ class Loop:
         watch: Watch | None = None,
         judge: Judge | None = None,
         verifier: Verifier | None = None,
+        drains: Drains | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -92,6 +94,7 @@ class Loop:
         self._watch = NoWatch() if watch is None else watch
         self._judge = judge
         self._verifier = verifier
+        self._drains = drains
         self._allowed = settings.allowed
         self._settled = Settled()
         self._inspector = Inspector(
@@ -147,6 +150,9 @@ class Loop:
         self._remember(key, observed)
         self._watch.seen(key, observed)
         observed = observed.model_copy(update={"allowed": self._allowed})
+        if self._drains is not None:
+            drained = await self._drains.drained(observed)
+            observed = observed.model_copy(update={"drained_at_gates": drained})
         now_seconds = self._wall_clock()
         if self._judge is not None:
             watched = await self._judge.watched(key, observed, now_seconds=now_seconds)

@@ -25,6 +25,7 @@ from plimsoll.cluster.errors import ApiError, NotFound, Unauthorized
 from plimsoll.cluster.fleet import Fleet
 from plimsoll.cluster.kinds import INFERENCE_DEPLOYMENT
 from plimsoll.cluster.lease import Elector, Terms
+from plimsoll.controller.draining import Drains, drains_of
 from plimsoll.controller.gpu_types import read_gpu_types
 from plimsoll.controller.handlers import Doorbell, kopf_settings, register
 from plimsoll.controller.health import HealthServer, Pulse, complaint
@@ -178,7 +179,13 @@ class Operator:
         )
         try:
             return await self._lead_on(
-                client, elector, keeping, fleet, watcher, reader=ReportReader(fetcher)
+                client,
+                elector,
+                keeping,
+                fleet,
+                watcher,
+                reader=ReportReader(fetcher),
+                drains=drains_of(fetcher),
             )
         finally:
             await fetcher.close()
@@ -192,6 +199,7 @@ class Operator:
         watcher: Watcher,
         *,
         reader: ReportReader,
+        drains: Drains,
     ) -> int:
         settings = self._settings
         bell = Doorbell(self.queue, fleet, clock=self._clock)
@@ -218,6 +226,7 @@ class Operator:
                 started_seconds=self._wall_clock(),
             ),
             verifier=verifier,
+            drains=drains,
         )
         self.metrics.leads(True)
         self.pulse.worked_seconds = self.pulse.resync_tried_seconds = self._clock()

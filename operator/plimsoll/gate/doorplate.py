@@ -16,6 +16,8 @@ GATE: Final = "gate"
 OPEN: Final = "open"
 LEAVES: Final = "leaves"
 WAITS: Final = "waits"
+SESSIONS: Final = "sessions"
+SPREAD: Final = "spread"
 LANE: Final = "lane."
 """Before a lane's name."""
 
@@ -25,6 +27,8 @@ def doorplate(
 ) -> dict[str, str]:
     """Key and value of each line of the map."""
     plate = {LANE + name: WAITS for name in _waiting(found, rooms, standing)}
+    if rooms.spreads_sessions:
+        plate[SESSIONS] = SPREAD
     if standing.is_leaving:
         plate[GATE] = LEAVES
     elif is_open:

@@ -13,7 +13,23 @@ NO_LANE: Final = "-"
 REFUSED: Final = "429"
 COUNTED: Final = ("requests_total", "wait_seconds_bucket", "commands_refused_total")
 """What grows from the start of a keeper on; all else is of now."""
-_PREFIX: Final = "plimsoll_gate_"
+PREFIX: Final = "plimsoll_gate_"
+LABELS: Final[Mapping[str, frozenset[str]]] = {
+    PREFIX + name: frozenset(labels)
+    for name, labels in (
+        ("slots", ("lane", "worker")),
+        ("planned_slots", ("lane", "worker")),
+        ("in_flight", ("lane", "worker")),
+        ("queued", ("lane",)),
+        ("requests_total", ("lane", "status", "reason")),
+        ("wait_seconds_bucket", ("lane", "le")),
+        ("promised_tokens", ("worker",)),
+        ("kv_tokens", ("worker",)),
+        ("promised_sequences", ("worker",)),
+        ("sequences", ("worker",)),
+    )
+}
+"""Labels without which a line cannot be counted."""
 
 
 class Sample(NamedTuple):
@@ -104,7 +120,7 @@ def figures_of(pages: Sequence[Page], before: Sequence[Page] | None = None) -> G
         sample.labels["lane"]
         for sample in samples
         if sample.labels.get("lane", NO_LANE) != NO_LANE
-        and sample.name in (f"{_PREFIX}planned_slots", f"{_PREFIX}queued")
+        and sample.name in (f"{PREFIX}planned_slots", f"{PREFIX}queued")
     )
     workers = sorted({sample.labels["worker"] for sample in samples if "worker" in sample.labels})
     return GateFigures(
@@ -120,7 +136,7 @@ def figures_of(pages: Sequence[Page], before: Sequence[Page] | None = None) -> G
 def _lane(samples: Page, name: str) -> LaneFigures:
     mine = [sample for sample in samples if sample.labels.get("lane") == name]
     slots, planned = _by_worker(mine, "slots"), _by_worker(mine, "planned_slots")
-    ended = [sample for sample in mine if sample.name == f"{_PREFIX}requests_total"]
+    ended = [sample for sample in mine if sample.name == f"{PREFIX}requests_total"]
     refused: dict[str, int] = {}
     for sample in ended:
         if sample.labels["status"] == REFUSED and sample.value:
@@ -156,7 +172,7 @@ def _worker(samples: Page, name: str) -> WorkerFigures:
 
 def _since(page: Page, earlier: Page) -> Page:
     was = {_place(sample): sample.value for sample in earlier}
-    counted = {_PREFIX + name for name in COUNTED}
+    counted = {PREFIX + name for name in COUNTED}
 
     def grown(sample: Sample) -> Sample:
         before = was.get(_place(sample), 0.0)
@@ -175,7 +191,7 @@ def _by_worker(samples: Page, name: str) -> dict[str, int]:
     """Over all gates, so that what one lends and another borrows is not counted twice."""
     found: dict[str, int] = {}
     for sample in samples:
-        if sample.name == _PREFIX + name:
+        if sample.name == PREFIX + name:
             worker = sample.labels["worker"]
             found[worker] = found.get(worker, 0) + int(sample.value)
     return found
@@ -185,7 +201,7 @@ def _waits(samples: Page) -> dict[float, float]:
     """By bound: how many waited no longer."""
     found: dict[float, float] = {}
     for sample in samples:
-        if sample.name == f"{_PREFIX}wait_seconds_bucket":
+        if sample.name == f"{PREFIX}wait_seconds_bucket":
             bound = float(sample.labels["le"])
             found[bound] = found.get(bound, 0.0) + sample.value
     return found
@@ -199,7 +215,7 @@ def _p95(counts: Mapping[float, float]) -> float | None:
 
 
 def _values(samples: Iterable[Sample], name: str) -> list[float]:
-    return [sample.value for sample in samples if sample.name == _PREFIX + name]
+    return [sample.value for sample in samples if sample.name == PREFIX + name]
 
 
 def _sum(samples: Iterable[Sample], name: str) -> int:

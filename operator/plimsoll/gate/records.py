@@ -59,6 +59,8 @@ class GateRooms(Record):
     """The lanes, in the order of the limits."""
     pools: tuple[WorkerRoom, ...] = ()
     """One worker of each pool."""
+    spreads_sessions: bool = False
+    """Whether sessions are not kept on one worker, although the gate could: their prefixes are not found there."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:

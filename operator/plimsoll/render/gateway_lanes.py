@@ -53,7 +53,7 @@ def lane_choice(gate: GateText) -> Iterator[str]:
     yield from _sequences()
     yield from _sizes(gate)
     if gate.affinity is not Affinity.NONE:
-        yield from _session(gate.affinity)
+        yield from _session(gate)
 
 
 def _looked_at() -> Iterator[str]:
@@ -129,12 +129,17 @@ def _moved(smaller: GateLane, larger: GateLane) -> str:
     )
 
 
-def _session(affinity: Affinity) -> Iterator[str]:
-    """What is hashed; without it HAProxy takes workers in turn."""
+def _session(gate: GateText) -> Iterator[str]:
+    """What is hashed; without it HAProxy takes workers in turn. So it does where the keeper says that the prefix
+    cache finds nothing."""
     yield "    http-request set-var(txn.session) req.hdr(X-Session-Id) if generates"
-    if affinity is Affinity.CONVERSATION:
+    if gate.affinity is Affinity.CONVERSATION:
         for place in (1, 0):  # the first is the system prompt of everybody, where there is one
             yield (
                 f"    http-request set-var(txn.session) req.body,json_query('$.messages[{place}].content') "
                 "if generates !{ var(txn.session) -m found }"
             )
+    yield (
+        "    http-request unset-var(txn.session) if generates "
+        f"{{ str(sessions),map_str({gate.run_folder}/gate.map) -m found }}"
+    )

@@ -350,3 +350,30 @@ def test_bytes_per_token_reach_a_gate_that_runs() -> None:
     (word,) = think(raw, gates=[gate]).words
     rooms = GateRooms.model_validate_json(word.annotations[ROOMS_ANNOTATION])
     assert [None, 180] == [each.bytes_per_token_hundredths for each in rooms.lanes]
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "state", "is_spread"),
+    [
+        (None, None, False),
+        (None, "Watching", False),
+        (None, "NothingToGain", True),
+        ("Auto", "Advised", True),
+        ("On", "Advised", False),
+        ("Off", None, True),
+    ],
+)
+def test_sessions_are_spread_where_the_prefix_cache_finds_little(
+    asked_for: str | None, state: str | None, is_spread: bool
+) -> None:
+    raw = asked(affinity="Session")
+    if asked_for is not None:
+        raw["spec"]["kvCache"] = {"prefixCaching": asked_for}
+    first = think(raw)
+    (pool,) = (first.status or {})["pools"]
+    if state is not None:
+        pool["prefixCaching"] = {"state": state, "since": "2026-11-29T00:00:00Z"}
+    raw["status"] = first.status
+    (word,) = think(raw, gates=[pod("g", question(first))]).words
+    rooms = GateRooms.model_validate_json(word.annotations[ROOMS_ANNOTATION])
+    assert is_spread == rooms.spreads_sessions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.inventory import inventory
+from plimsoll.api.inventory import STALE_SECONDS, NodeReader, inventory
 from plimsoll.api.workload import match_labels
 from plimsoll.catalog.profiles import GpuProfile, read_profiles
 from plimsoll.facts.gpu import Fp8, GpuProblem, GpuVendor, Inventory, NodeGpus, UnplannableNode
@@ -504,3 +504,64 @@ def test_notes_say_of_which_node_they_are() -> None:
     assert all(note.startswith("node node-a: ") for note in found.notes())
     assert found.notes({"NVIDIA-RTX-A6000"}) == found.notes()
     assert () == found.notes({"NVIDIA-L40S"})
+
+
+# ---- a thousand nodes ------------------------------------------------------------------------------
+
+
+def reader() -> NodeReader:
+    return NodeReader((), stale_seconds=STALE_SECONDS)
+
+
+def test_a_node_that_says_the_same_is_not_thought_about_again() -> None:
+    known, card = reader(), {"product": "NVIDIA-RTX-A6000", "uuid": "u", "totalBytes": 48 * GIB}
+    first = known.cards(node(), agent(card)["status"], (), NOW)
+    assert known.cards(node(), agent(card)["status"], (), NOW + 30) is first
+
+
+def test_another_label_is_thought_about() -> None:
+    known = reader()
+    (before,) = known.cards(node(), None, (), NOW)
+    labels = dict(node()["metadata"]["labels"]) | {"nvidia.com/gpu.memory": "46068"}
+    (after,) = known.cards(node(labels), None, (), NOW)
+    assert isinstance(before, NodeGpus)
+    assert isinstance(after, NodeGpus)
+    assert 46068 * MIB == after.gpu.total_bytes != before.gpu.total_bytes
+
+
+def test_a_word_grows_old_although_nothing_was_said() -> None:
+    known, card = reader(), {"product": "NVIDIA-RTX-A6000", "uuid": "u", "totalBytes": 48 * GIB}
+    (fresh,) = known.cards(node(), agent(card)["status"], (), NOW)
+    (old,) = known.cards(node(), agent(card)["status"], (), NOW + STALE_SECONDS + 1)
+    assert isinstance(fresh, NodeGpus)
+    assert isinstance(old, NodeGpus)
+    assert fresh.stale is None
+    assert old.stale is not None
+
+
+def test_a_node_that_went_is_forgotten() -> None:
+    known = reader()
+    first = known.cards(node(), None, (), NOW)
+    known.keep_only(())
+    assert known.cards(node(), None, (), NOW) is not first
+
+
+def test_what_is_remembered_gives_the_same_inventory() -> None:
+    nodes = [node(name=f"node-{n}") for n in range(8)]
+    gpu_nodes = [
+        agent({"product": "NVIDIA-RTX-A6000", "uuid": f"u-{n}"}, name=f"node-{n}") for n in (1, 3)
+    ]
+    known, used = reader(), {("node-2", GPU): 1}
+    for requested in ({}, used):
+        fresh = inventory(nodes, gpu_nodes, requested, now_seconds=NOW)
+        assert fresh == inventory(nodes, gpu_nodes, requested, now_seconds=NOW, known=known)
+
+
+def test_a_types_nodes_are_those_that_have_it() -> None:
+    labels = dict(node()["metadata"]["labels"]) | {"nvidia.com/gpu.product": "NVIDIA-A40"}
+    seen = inventory([node(name="a"), node(labels, name="b"), node(name="c")], [], {})
+    assert ["a", "c"] == [each.node for each in seen.of_type("NVIDIA-RTX-A6000")]
+    assert () == seen.of_type("NVIDIA-L4")
+    fewer = seen.model_copy(update={"nodes": seen.nodes[1:]})
+    assert ["c"] == [each.node for each in fewer.of_type("NVIDIA-RTX-A6000")]
+    assert seen == inventory([node(name="a"), node(labels, name="b"), node(name="c")], [], {})

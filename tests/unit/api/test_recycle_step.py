@@ -70,6 +70,40 @@ def test_requests_that_do_not_end_have_their_time_and_no_more() -> None:
     assert (act(ActKind.EVICT),) == cluster.step().acts
 
 
+def test_where_gates_stand_they_say_when_it_is_drained() -> None:
+    cluster = three(drainTimeout="5m")
+    cluster.around["drained_at_gates"] = frozenset()
+    cluster.step()
+    cluster.change("a", is_in_service=False)
+    cluster.now += 60
+    cluster.idle("a")  # its engine rests for a moment; requests may be on their way
+    assert () == cluster.step().acts
+    cluster.around["drained_at_gates"] = frozenset({"b"})
+    assert () == cluster.step().acts
+    cluster.around["drained_at_gates"] = frozenset({"a"})
+    assert (act(ActKind.EVICT),) == cluster.step().acts
+
+
+def test_the_word_of_gates_needs_no_other_proxies_time() -> None:
+    cluster = three()
+    cluster.step()
+    cluster.change("a", is_in_service=False)
+    cluster.now += 1
+    cluster.around["drained_at_gates"] = frozenset({"a"})
+    assert (act(ActKind.EVICT),) == cluster.step().acts
+
+
+def test_a_gate_that_is_silent_holds_an_eviction_up_no_longer_than_a_drain() -> None:
+    cluster = three(drainTimeout="5m")
+    cluster.around["drained_at_gates"] = frozenset()
+    cluster.step()
+    cluster.change("a", is_in_service=False)
+    cluster.now += 299
+    assert () == cluster.step().acts
+    cluster.now += 1
+    assert (act(ActKind.EVICT),) == cluster.step().acts
+
+
 def test_an_eviction_that_happened_is_not_asked_for_again() -> None:
     cluster = three()
     cluster.step()

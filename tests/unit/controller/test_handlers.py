@@ -156,6 +156,24 @@ def test_a_node_with_new_cards_wakes_everyone_and_its_heartbeat_nobody(house: Ho
     assert 2 == len(house.due(within=1.0))
 
 
+def test_who_has_no_plan_is_first_to_hear_of_new_cards(house: House) -> None:
+    waits = thing(name="waits")
+    waits["status"] = {"conditions": [{"type": "Planned", "status": "False"}]}
+    for one in (*(thing(name=f"chat-{n}") for n in range(4)), waits, thing(name="last")):
+        house.bell.deployment_seen(one, is_gone=False)
+    house.due()
+    house.bell.wake_everyone(after_seconds=1.0)
+    house.now = 1.0
+    assert "waits" == house.due()[0].name
+    waits["status"]["conditions"][0]["status"] = "True"
+    house.bell.deployment_seen(
+        waits | {"metadata": waits["metadata"] | {"resourceVersion": "2"}}, is_gone=False
+    )
+    house.due()
+    house.bell.wake_everyone(after_seconds=0.0)
+    assert not house.queue._schedule._heaps[True]
+
+
 def test_a_list_alone_makes_an_object_known_but_not_seen(house: House) -> None:
     house.bell.learn(KEY)
     assert {KEY} == house.bell.known

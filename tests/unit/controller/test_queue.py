@@ -236,3 +236,32 @@ def test_keys_that_wait_and_run_are_counted() -> None:
         assert 1 == len(work)
 
     asyncio.run(run())
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("put", "urgent", "take", "done", "forget")), st.integers(0, 4)),
+        max_size=40,
+    )
+)
+def test_the_next_that_is_due_is_the_earliest_that_nobody_visits(
+    steps: list[tuple[str, int]],
+) -> None:
+    schedule, due, running = Schedule(), dict[Key, float](), set[Key]()
+    for now, (what, number) in enumerate(steps):
+        one = key(f"k{number}")
+        if what in ("put", "urgent"):
+            at = float(now + number)
+            schedule.put(one, at, is_urgent=what == "urgent")
+            due[one] = min(due.get(one, at), at)
+        elif what == "take" and (taken := schedule.take(float(now))) is not None:
+            del due[taken]
+            running.add(taken)
+        elif what == "done":
+            schedule.done(one)
+            running.discard(one)
+        elif what == "forget":
+            schedule.forget(one)
+            due.pop(one, None)
+        free = [seconds for each, seconds in due.items() if each not in running]
+        assert min(free, default=None) == schedule.next_due_seconds()

@@ -67,3 +67,10 @@ def test_it_is_empty_when_nobody_is_served_and_nobody_waits(rooms: GateRooms) ->
     assert is_empty(found(rooms, (3, 0), (1, 0)), (0, 0))
     assert not is_empty(found(rooms, (3, 0), (1, 0)), (0, 1))
     assert not is_empty(found(rooms, (3, 1), (1, 0)), (0, 0))
+
+
+def test_sessions_are_spread_where_their_prefixes_are_not_found(rooms: GateRooms) -> None:
+    spread = rooms.model_copy(update={"spreads_sessions": True})
+    assert {"gate": "open", "sessions": "spread"} == doorplate(
+        found(spread, (3, 0), (1, 0)), spread, ALONE, is_open=True
+    )

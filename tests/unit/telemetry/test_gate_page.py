@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plimsoll.gate.figures import Sample
+from plimsoll.gate.figures import Sample, figures_of
 from plimsoll.gate.tally import Tally
 from plimsoll.keeper.loop import Told
 from plimsoll.keeper.page import metrics_text
@@ -27,6 +29,17 @@ def test_the_keepers_own_page_is_read_and_what_others_say_is_left_out() -> None:
         ("", Reason.MALFORMED, "cut off"),
         ("plimsoll_gate_answers 1\nplimsoll_gate_slo", Reason.MALFORMED, "cut off"),
         ("plimsoll_gate_answers{ one\n", Reason.MALFORMED, "no page of metrics"),
+        (
+            'plimsoll_gate_answers 1\nplimsoll_gate_slots{lane="chat",pod="a"} 1\n',
+            Reason.MALFORMED,
+            "plimsoll_gate_slots has no label worker: a keeper of another version",
+        ),
+        (
+            'plimsoll_gate_answers 1\nplimsoll_gate_wait_seconds_bucket{lane="a",le="long"} 1\n',
+            Reason.MALFORMED,
+            "no page of metrics: could not convert",
+        ),
+        ("plimsoll_gate_answers NaN\n", Reason.MALFORMED, "has the value nan"),
         ("<html><body>Not Found</body></html>\n", Reason.ABSENT, "no plimsoll_gate_answers"),
     ],
 )  # fmt: skip
@@ -34,3 +47,18 @@ def test_other_pages_are_refused_with_the_way_out(text: str, reason: Reason, sai
     with pytest.raises(ScrapeError, match=said) as caught:
         read_gate_page(text)
     assert reason is caught.value.reason
+
+
+PAGES = metrics_text(Told(), Tally(), ())
+WORDS = st.sampled_from(
+    ("plimsoll_gate_", "slots", "answers", "{", "}", 'lane="a"', ",", 'worker="w"', " ", "1", "-Inf", "\n", "# TYPE ")
+)  # fmt: skip
+
+
+@given(st.lists(WORDS, max_size=30).map("".join) | st.text(max_size=60))
+def test_whatever_is_read_can_be_counted_or_is_refused(text: str) -> None:
+    try:
+        page = read_gate_page(f"{PAGES}{text}\n")
+    except ScrapeError:
+        return
+    assert figures_of([page]).gates == 1
