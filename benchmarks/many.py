@@ -180,13 +180,14 @@ def operator_side(count: int) -> OperatorSide:
     )
 
 
-def started(installed: Installation) -> Operator:
+def started(installed: Installation, **settings: str) -> Operator:
     """The operator with the Lease of a shipped one; stories have a shorter one."""
-    return installed.start(
-        PLIMSOLL_LEASE_SECONDS="15",
-        PLIMSOLL_RENEW_DEADLINE_SECONDS="10",
-        PLIMSOLL_RETRY_SECONDS="2",
-    )
+    lease = {
+        "PLIMSOLL_LEASE_SECONDS": "15",
+        "PLIMSOLL_RENEW_DEADLINE_SECONDS": "10",
+        "PLIMSOLL_RETRY_SECONDS": "2",
+    }
+    return installed.start(kubeconfig=None, **(lease | settings))
 
 
 def kubectl_side(count: int) -> tuple[tuple[Took, ...], Took, Took]:

@@ -82,7 +82,9 @@ async def ask(
     if method == "POST":
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-    return await send(port, "\r\n".join(lines).encode() + b"\r\n\r\n" + body, within=within, host=host)
+    return await send(
+        port, "\r\n".join(lines).encode() + b"\r\n\r\n" + body, within=within, host=host
+    )
 
 
 async def send(

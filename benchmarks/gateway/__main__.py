@@ -1,7 +1,7 @@
 """`make bench-gateway`: real HAProxy before engines that only pretend to compute, as ratios, in one run.
 
     python -m benchmarks.gateway            everything, less than 20 minutes; exit 1 when a target is missed
-    python -m benchmarks.gateway --write    and the figures into docs/measured/gateway.md
+    python -m benchmarks.gateway --write    and the figures into docs/measured/gateway.md, part by part
     python -m benchmarks.gateway --short    the same kinds in a minute; counts are judged and times only told
 
 The engines are stand-ins (e2e/stand_ins/batching.py): a scheduler like vLLM's over simulated compute. What
@@ -33,27 +33,31 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="these parts only")
     parser.add_argument("--write", action="store_true", help=f"the figures into {page.SHOWN}")
     arguments = parser.parse_args(words)
-    if arguments.write and (arguments.short or arguments.only):
-        parser.error("--write is for a whole run: leave --short and --only out")
+    if arguments.write and arguments.short:
+        parser.error("--write is for figures that count: leave --short out")
     began = time.monotonic()
     findings: list[Finding] = []
-    tables: list[str] = []
     for name in arguments.only or PARTS:
         _say(began, f"{name} begins")
+        part_began = time.monotonic()
+        found: list[Finding] = []
+        tables: list[str] = []
         with tempfile.TemporaryDirectory(prefix="gate-") as folder:
             for each in PARTS[name](Path(folder), arguments.short):
                 if isinstance(each, Finding):
-                    findings.append(each)
+                    found.append(each)
                     _say(began, f"{each.name}: {each.shown} {each.target}")
                 else:
                     tables.append(each)
                     print(each, flush=True)
+        findings += found
+        if arguments.write:
+            page.write(name, found, tables, time.monotonic() - part_began)
     seconds = time.monotonic() - began
-    print(as_table(findings))
+    if findings:
+        print(as_table(findings))
     missed = [finding.name for finding in findings if finding.is_met is False]
     print(f"{seconds:.0f} s; " + (f"missed: {'; '.join(missed)}" if missed else "all targets met"))
-    if arguments.write:
-        page.write(findings, tables, seconds)
     return int(bool(missed))
 
 

@@ -15,32 +15,40 @@ from controlplane.haproxy import OLDEST_SUITE, haproxy
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "measured" / "gateway.md"
 SHOWN: Final = "docs/measured/gateway.md"
-BEGIN: Final = "<!-- figures: make bench-gateway -->"
-END: Final = "<!-- end of the figures -->"
 
 
-def write(findings: Sequence[Finding], tables: Sequence[str], seconds: float) -> None:
-    """Replace what stands between the two marks; the rest is of hands."""
-    before, mark, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise SystemExit(f"{SHOWN} has no place for figures: put {BEGIN} and {END} into it")
-    text = "\n\n".join([BEGIN, _told(findings, tables, seconds), END])
-    PAGE.write_text(before + text + after, encoding="utf-8")
+def write(part: str, findings: Sequence[Finding], tables: Sequence[str], seconds: float) -> None:
+    """Replace what stands between the marks of that part; the rest is of hands."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_figures(page, part, _told(findings, tables, seconds)), encoding="utf-8")
+
+
+def marks(part: str) -> tuple[str, str]:
+    """Where its figures begin and end."""
+    return f"<!-- figures: {part} -->", f"<!-- end of figures: {part} -->"
+
+
+def with_figures(page: str, part: str, figures: str) -> str:
+    """The page with these figures between the marks of that part."""
+    first, last = marks(part)
+    before, begin, rest = page.partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end:
+        raise SystemExit(
+            f"{SHOWN} has no place for figures of {part}: put {first} and {last} into it"
+        )
+    return "".join((before, "\n\n".join([first, figures, last]), after))
 
 
 def _told(findings: Sequence[Finding], tables: Sequence[str], seconds: float) -> str:
-    """Where and how, the figures, the tables."""
+    """When and where, the figures, the tables."""
+    where = (
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {seconds:.0f} s, {machine()}, "
+        f"load {os.getloadavg()[0]:.1f} at the end with its own, HAProxy {_release()}"
+    )
     rows = [f"| {each.name} | {each.shown} | {each.target} | {each.detail} |" for each in findings]
-    head = [
-        f"- machine: {machine()}; load {os.getloadavg()[0]:.1f} at the end, the measurement's own included",
-        f"- HAProxy {_release()}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {seconds / 60:.0f} minutes",
-        "",
-        "| what | value | target | made of |",
-        "| --- | ---: | --- | --- |",
-        *rows,
-    ]
-    return "\n\n".join(["\n".join(head), *tables])
+    head = ["| what | value | target | made of |", "| --- | ---: | --- | --- |"]
+    return "\n\n".join([where, *(["\n".join([*head, *rows])] if rows else []), *tables])
 
 
 def _release() -> str:

@@ -2,8 +2,8 @@
 
     python e2e/controlplane/plain.py          writes deploy/plimsoll.yaml (part of `make generate`)
 
-What Helm renders of the chart's defaults for namespace plimsoll-system, but the CRDs, which are in crds/, and the pod of
-`helm test`; before it the namespace, which must let the objects in.
+What Helm renders of the chart's defaults for namespace plimsoll-system, but the CRDs, which are in crds/, and the pod
+of `helm test`; before it the namespace, which must let the objects in.
 """
 
 from __future__ import annotations

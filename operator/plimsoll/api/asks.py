@@ -325,7 +325,7 @@ def _unplannable(inventory: Inventory, names: Collection[str]) -> UnplannableNod
 
 
 def _too_few_cards(pool: Pool, product: str, inventory: Inventory) -> Refusal | None:
-    counts = [node.count for node in inventory.nodes if node.gpu.product == product]
+    counts = [node.count for node in inventory.of_type(product)]
     if not counts or max(counts) >= pool.gpu.per_worker:
         return None
     return Refusal(
@@ -336,7 +336,7 @@ def _too_few_cards(pool: Pool, product: str, inventory: Inventory) -> Refusal | 
 
 
 def _room(inventory: Inventory, product: str, cards: int) -> int | None:
-    counts = [node.count // cards for node in inventory.nodes if node.gpu.product == product]
+    counts = [node.count // cards for node in inventory.of_type(product)]
     return sum(counts) if counts else None
 
 

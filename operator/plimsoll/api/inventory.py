@@ -6,8 +6,8 @@ two sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from plimsoll.api.agent_cards import MIG_RESOURCE, WHOLE_CARD, too_old
 from plimsoll.api.card_kinds import CardKind, card_kinds
@@ -36,6 +36,7 @@ def inventory(
     profiles: Sequence[GpuProfile] = (),
     now_seconds: float | None = None,
     stale_seconds: float = STALE_SECONDS,
+    known: NodeReader | None = None,
 ) -> Inventory:
     """Every card in reach.
 
@@ -43,10 +44,10 @@ def inventory(
     `requested[(node, resource)]` the cards that pods on the node ask for, `profiles` the user's own
     table. Nodes that are being deleted are passed over; a node that is not Ready or is cordoned keeps
     its plan, for it may come back. Without `now_seconds` (Unix time), as for a dump, nothing is stale.
+    `known` remembers what nodes said before, under the same profiles and age.
     """
-    agents = {
-        each["metadata"]["name"]: read_gpunode_status(each.get("status")) for each in gpu_nodes
-    }
+    reader = NodeReader(profiles, stale_seconds=stale_seconds) if known is None else known
+    statuses = {each["metadata"]["name"]: each.get("status") for each in gpu_nodes}
     devices = devices_by_node(resource_slices)
     seen: list[NodeGpus] = []
     passed_over: list[UnplannableNode] = []
@@ -54,16 +55,63 @@ def inventory(
         if node["metadata"].get("deletionTimestamp"):
             continue
         name = node["metadata"]["name"]
-        agent = agents.get(name, GPUNodeStatus())
-        stale = None
-        if now_seconds is not None:
-            stale = too_old(name, agent, now_seconds=now_seconds, stale_seconds=stale_seconds)
-        for found in _of_node(node, agent, devices.get(name, ()), profiles, stale):
+        for found in reader.cards(node, statuses.get(name), devices.get(name, ()), now_seconds):
             if isinstance(found, UnplannableNode):
                 passed_over.append(found)
             else:
                 seen.append(_with_use(found, node, requested))
     return Inventory(nodes=tuple(seen), unplannable=tuple(passed_over), told=told_types(profiles))
+
+
+class _Read(NamedTuple):
+    """One node as it was read last."""
+
+    node: Manifest
+    status: Manifest | None
+    devices: Sequence[Device]
+    agent: GPUNodeStatus
+    stale: str | None
+    found: tuple[NodeGpus | UnplannableNode, ...]
+
+
+class NodeReader:
+    """What each node's cards are, thought about anew only where something it is read from has changed: of a
+    thousand nodes hardly any changes between two looks."""
+
+    def __init__(self, profiles: Sequence[GpuProfile], *, stale_seconds: float) -> None:
+        self._profiles = profiles
+        self._stale_seconds = stale_seconds
+        self._read: dict[tuple[str, bool], _Read] = {}
+
+    def cards(
+        self,
+        node: Manifest,
+        status: Manifest | None,
+        devices: Sequence[Device],
+        now_seconds: float | None,
+    ) -> tuple[NodeGpus | UnplannableNode, ...]:
+        """The kinds of card on a node, all of them free. `status` is its GPUNode's."""
+        name = node["metadata"]["name"]
+        key = name, bool(devices)
+        was = self._read.get(key)
+        is_told_same = was is not None and was.status == status
+        agent = was.agent if was is not None and is_told_same else read_gpunode_status(status)
+        stale = None
+        if now_seconds is not None:
+            stale = too_old(name, agent, now_seconds=now_seconds, stale_seconds=self._stale_seconds)
+        if (
+            was is not None
+            and is_told_same
+            and (was.node, was.devices, was.stale) == (node, devices, stale)
+        ):
+            return was.found
+        found = tuple(_of_node(node, agent, devices, self._profiles, stale))
+        self._read[key] = _Read(node, status, devices, agent, stale, found)
+        return found
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forget the other nodes: they are gone."""
+        self._read = {key: read for key, read in self._read.items() if key[0] in names}
 
 
 def told_types(profiles: Sequence[GpuProfile]) -> tuple[GpuFacts, ...]:

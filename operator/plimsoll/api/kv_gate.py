@@ -391,7 +391,7 @@ def _why_not_yet(
         return case.ask.stale
     if is_busy:
         return "another pool is probed"
-    nodes = [node for node in inventory.nodes if node.gpu.product == case.ask.gpu_product]
+    nodes = inventory.of_type(case.ask.gpu_product)
     if not any(node.free >= case.ask.cards for node in nodes):
         return f"no node has {case.ask.cards} x {case.ask.gpu_product} free for it"
     return None

@@ -37,7 +37,9 @@ def pool_objects(
             "replicas": startable(
                 settled.ask, live, released(wanted, live, plan_id, may_follow=may_follow)
             ),
-            "spare_card": may_surge(settled.ask, live, fresh, inventory.nodes, workers),
+            "spare_card": may_surge(
+                settled.ask, live, fresh, inventory.of_type(settled.ask.gpu_product), workers
+            ),
             "is_paused": not may_follow and has_a_first(live, plan_id),
         }
     )

@@ -129,7 +129,7 @@ def _holds(ask: PoolAsk, held: Plan) -> bool:
 def _candidates(reach: Reach, gpu: GpuFacts) -> Iterator[Pool]:
     """The ways to run it on nodes of this type: vLLM first."""
     spec = reach.spec
-    most = max(node.count for node in reach.inventory.nodes if node.gpu.product == gpu.product)
+    most = max(node.count for node in reach.inventory.of_type(gpu.product))
     if spec.engines.vllm is not None and spec.model.uri is not None:
         for cards in CARDS_TO_TRY:
             if cards <= most:

@@ -6,7 +6,7 @@ The table is data/gpus.json; a row is read when it is asked for. What was never 
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -99,6 +99,7 @@ def gpu_types() -> tuple[GpuType, ...]:
     return tuple(_type_of(row) for row in _rows())
 
 
+@lru_cache(maxsize=1024)
 def find_type(name: str) -> GpuType | None:
     """The row for a key, an alias, a product in the label's spelling or the driver's name.
 
@@ -109,6 +110,7 @@ def find_type(name: str) -> GpuType | None:
     return None if row is None else _type_of(row)
 
 
+@lru_cache(maxsize=1024)
 def find_gpu(name: str) -> GpuFacts | None:
     """The facts of a card or MIG slice by name, or None when the type or its memory is not known.
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from plimsoll.api.inventory import STALE_SECONDS, inventory
+from plimsoll.api.inventory import STALE_SECONDS, NodeReader, inventory
 from plimsoll.catalog.dra import DRIVER, devices_by_node
 from plimsoll.catalog.profiles import GpuProfile
 from plimsoll.cluster.client import Client
@@ -55,13 +55,14 @@ class Fleet:
         self._held: tuple[float, Inventory] | None = None
         self._nodes: dict[str, Manifest] = {}
         self._gpu_nodes: dict[str, Manifest] = {}
-        self._alone: dict[str, Inventory] = {}
+        self._alone: dict[str, object] = {}
         self._changes = 0
         self._profiles = profiles
         self._wall_clock = wall_clock
         self._stale_seconds = stale_seconds
         self._slices: dict[str, Manifest] = {}
         self._others = Others()
+        self._known = NodeReader(profiles, stale_seconds=stale_seconds)
         self.has_slices = False
         """Whether the API server serves ResourceSlices; known after the first look."""
 
@@ -126,26 +127,28 @@ class Fleet:
         return devices_by_node(self._slices.values())
 
     def _seen(self, things: dict[str, Manifest], thing: Manifest, is_gone: bool) -> bool:
-        """What a node matters is asked of `inventory` itself: nothing that it overlooks is news."""
+        """What a node matters is asked of those who read it for plans: nothing that they overlook is news."""
         name = thing["metadata"]["name"]
         if is_gone:
             things.pop(name, None)
         else:
             things[name] = thing
-        before = self._alone.get(name, Inventory())
+        before = self._alone.get(name)
         now = self._alone[name] = self._of_node_alone(name)
         if now == before:
             return False
         self.forget()
         return True
 
-    def _of_node_alone(self, name: str) -> Inventory:
-        return self._inventory(
-            [self._nodes[name]] if name in self._nodes else [],
-            [self._gpu_nodes[name]] if name in self._gpu_nodes else [],
-            {},
-            (),
-        )
+    def _of_node_alone(self, name: str) -> object:
+        """All of one node that a plan may rest on, to be compared; None for a node without cards."""
+        node = self._nodes.get(name)
+        if node is None or "deletionTimestamp" in node["metadata"]:
+            return None
+        now_seconds = self._wall_clock() if self._wall_clock else None
+        status = self._gpu_nodes.get(name, {}).get("status")
+        cards = self._known.cards(node, status, (), now_seconds)
+        return (cards, node["status"]["allocatable"].get("memory")) if cards else None
 
     def _inventory(
         self,
@@ -162,6 +165,7 @@ class Fleet:
             profiles=self._profiles,
             now_seconds=self._wall_clock() if self._wall_clock else None,
             stale_seconds=self._stale_seconds,
+            known=self._known,
         )
 
     async def _look(self) -> Inventory:
@@ -171,6 +175,7 @@ class Fleet:
         self._gpu_nodes = {each["metadata"]["name"]: each for each in gpu_nodes}
         slices = await self._list_slices()
         self._slices = {each["metadata"]["name"]: each for each in slices}
+        self._known.keep_only(self._nodes)
         self._alone = {name: self._of_node_alone(name) for name in self._nodes}
         pods: list[Manifest] = []
         for namespace in self._namespaces or (None,):

@@ -113,8 +113,25 @@ class Schedule:
 
     def next_due_seconds(self) -> float | None:
         """When the next key that is not being visited is due."""
-        times = (due.at_seconds for key, due in self._due.items() if key not in self._running)
-        return min(times, default=None)
+        times = (self._next_of(heap) for heap in self._heaps)
+        return min((seconds for seconds in times if seconds is not None), default=None)
+
+    def _next_of(self, heap: list[_Entry]) -> float | None:
+        """Every event asks, so it must not take longer where more keys wait."""
+        waiting: list[_Entry] = []
+        found: float | None = None
+        while heap and found is None:
+            at_seconds, _, key = heap[0]
+            due = self._due.get(key)
+            if due is None or due.at_seconds != at_seconds:
+                heapq.heappop(heap)  # visited, or asked for at an earlier time
+            elif key in self._running:
+                waiting.append(heapq.heappop(heap))
+            else:
+                found = at_seconds
+        for entry in waiting:
+            heapq.heappush(heap, entry)
+        return found
 
     def waiting(self) -> int:
         """Keys that are due now or later."""

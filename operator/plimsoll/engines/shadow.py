@@ -55,6 +55,8 @@ def shadowed(
     refused here with the flag's name instead. Rows that the release has no more are left out; rows
     that it has not yet are kept, for a table may learn late of a flag.
     """
+    if not extra_args and not env_names:
+        return ()
     known = {spelling for row in rows for spelling in _spellings(row)}
     words = tuple(_words(extra_args))
     return tuple(

@@ -1,7 +1,8 @@
 """What is a card, and what does a node hold?"""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from pydantic import SkipValidation
@@ -165,18 +166,29 @@ class Inventory(Record):
     told: tuple[GpuFacts, ...] = ()
     """Types that the user's table describes, whether or not a node in reach has them."""
 
+    @cached_property
+    def _kept_index(self) -> "_Index":
+        return _index_of(self.nodes)
+
+    @property
+    def _index(self) -> "_Index":
+        """Made once: hundreds of objects ask about the same thousand nodes. A copy with other nodes takes what
+        was kept along, and makes its own."""
+        if self._kept_index.nodes is not self.nodes:
+            del self.__dict__["_kept_index"]
+        return self._kept_index
+
+    def of_type(self, product: str) -> tuple[NodeGpus, ...]:
+        """The nodes of one type."""
+        return self._index.by_product.get(product, ())
+
     def types(self) -> tuple[GpuFacts, ...]:
         """One GpuFacts per product: of several nodes the least usable one, so a plan holds on all."""
-        smallest: dict[str, GpuFacts] = {}
-        for node in self.nodes:
-            seen = smallest.get(node.gpu.product)
-            if seen is None or node.gpu.usable_bytes < seen.usable_bytes:
-                smallest[node.gpu.product] = node.gpu
-        return tuple(smallest[product] for product in sorted(smallest))
+        return self._index.types
 
     def stale(self, product: str) -> str | None:
         """Why the facts of this type are too old to start anything from; None while one node's are fresh."""
-        of_type = [node for node in self.nodes if node.gpu.product == product]
+        of_type = self.of_type(product)
         reasons = [node.stale for node in of_type if node.stale is not None]
         return reasons[0] if reasons and len(reasons) == len(of_type) else None
 
@@ -185,9 +197,30 @@ class Inventory(Record):
         many the first few and their number."""
         found = tuple(
             f"node {node.node}: {note}"
-            for node in self.nodes
+            for node in self._index.noted
             if products is None or node.gpu.product in products
             for note in node.notes
         )
         more = len(found) - MOST_NOTES
         return found if more <= 0 else (*found[:MOST_NOTES], f"{more} more such notes on nodes")
+
+
+class _Index(NamedTuple):
+    """The same nodes by what is asked about them."""
+
+    nodes: tuple[NodeGpus, ...]
+    by_product: Mapping[str, tuple[NodeGpus, ...]]
+    types: tuple[GpuFacts, ...]
+    noted: tuple[NodeGpus, ...]
+
+
+def _index_of(nodes: tuple[NodeGpus, ...]) -> _Index:
+    found: dict[str, list[NodeGpus]] = {}
+    for node in nodes:
+        found.setdefault(node.gpu.product, []).append(node)
+    by_product = {product: tuple(found[product]) for product in sorted(found)}
+    types = (
+        min((node.gpu for node in of_type), key=lambda gpu: gpu.usable_bytes)
+        for of_type in by_product.values()
+    )
+    return _Index(nodes, by_product, tuple(types), tuple(node for node in nodes if node.notes))

@@ -12,7 +12,6 @@ annotation: no ConfigMap, no shell, no permission.
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from typing import Any, Final
 
 from plimsoll.engines.base import EngineName
@@ -40,21 +39,28 @@ def pod_template_2(workload: PoolWorkload, digest: str) -> Manifest:
     if workload.plan.engine is not EngineName.VLLM or _has_logging_of_its_own(workload):
         return pods
     level = next((e.value for e in workload.env if e.name == LEVEL_VARIABLE and e.value), "INFO")
-    pods = deepcopy(pods)
-    annotations = pods["metadata"]["annotations"] | {
-        LOGGING_ANNOTATION: logging_config(level.upper())
-    }
-    pods["metadata"]["annotations"] = dict(sorted(annotations.items()))
-    spec = pods["spec"]
-    (container,) = (each for each in spec["containers"] if each["name"] == CONTAINER_NAME)
-    container["env"].append({"name": CONFIG_VARIABLE, "value": f"{_FOLDER}/{_FILE}"})
-    container["volumeMounts"].append({"name": _VOLUME, "mountPath": _FOLDER, "readOnly": True})
+    metadata, spec = pods["metadata"], pods["spec"]
+    annotations = metadata["annotations"] | {LOGGING_ANNOTATION: logging_config(level.upper())}
     path = f"metadata.annotations['{LOGGING_ANNOTATION}']"
     item = {"path": _FILE, "fieldRef": {"apiVersion": "v1", "fieldPath": path}}
-    spec["volumes"].append(
-        {"name": _VOLUME, "downwardAPI": {"items": [item], "defaultMode": 0o644}}
-    )
-    return pods
+    volume = {"name": _VOLUME, "downwardAPI": {"items": [item], "defaultMode": 0o644}}
+    containers = [
+        _with_logging(each) if each["name"] == CONTAINER_NAME else each
+        for each in spec["containers"]
+    ]
+    return pods | {
+        "metadata": metadata | {"annotations": dict(sorted(annotations.items()))},
+        "spec": spec | {"containers": containers, "volumes": [*spec["volumes"], volume]},
+    }
+
+
+def _with_logging(container: Manifest) -> Manifest:
+    variable = {"name": CONFIG_VARIABLE, "value": f"{_FOLDER}/{_FILE}"}
+    mount = {"name": _VOLUME, "mountPath": _FOLDER, "readOnly": True}
+    return container | {
+        "env": [*container["env"], variable],
+        "volumeMounts": [*container["volumeMounts"], mount],
+    }
 
 
 def _has_logging_of_its_own(workload: PoolWorkload) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from benchmarks.gateway import counted, dilemma
+from benchmarks.gateway import counted, dilemma, page
+from benchmarks.gateway.parts import PARTS
 
 from stand_ins.batching import Engine, Pinned, Seq
 
@@ -66,3 +67,18 @@ def test_lanes_that_are_paced_keep_chat_and_serve_more_of_the_batch_than_a_split
     assert split.refused > 0
     assert paced.batch_per_minute >= 1.3 * split.batch_per_minute
     assert 0 == alone.batch_per_minute
+
+
+def test_figures_stand_between_their_marks_and_nothing_else_is_touched() -> None:
+    first, last = page.marks("cost")
+    text = f"above\n\n{first}\n\nold\n\n{last}\n\nbelow\n"
+    once = page.with_figures(text, "cost", "new")
+    assert text.replace("old", "new") == once
+    assert once == page.with_figures(once, "cost", "new")
+    with pytest.raises(SystemExit, match="has no place for figures of moves"):
+        page.with_figures(text, "moves", "new")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_page_has_a_place_for_each_parts_figures(part: str) -> None:
+    assert "| new |" in page.with_figures(page.PAGE.read_text(), part, "| new |")
