@@ -224,7 +224,7 @@ class World:
             self.gate_ends(staying[1])
             return
         self.hand_overs += 1
-        old = self.gates[-1]
+        old = (staying or self.gates)[-1]  # one that ends already is not evicted again
         if dice.random() < 0.3:
             self.gate_ends(old)
             self.gate_comes(old.lanes)

@@ -142,8 +142,9 @@ def test_a_gate_lets_clients_in_at_the_services_port_and_metrics_to_prometheus(
     spec, pod = found[0]["spec"], gate_pod()
     assert picks(spec["podSelector"], pod["metadata"]["labels"])
     who = {port["port"]: rule["from"] for rule in spec["ingress"] for port in rule["ports"]}
-    gates, prometheus = who["page"]
+    gates, operator, prometheus = who["page"]
     assert picks(gates["podSelector"], pod["metadata"]["labels"])
+    assert {"podSelector", "namespaceSelector"} == set(operator)  # asks whom the gates have drained
     assert PROMETHEUS == prometheus
     assert {"http": [CLIENTS], "metrics": who["page"], "page": who["page"]} == who
     assert ports_of(pod) == set(who)

@@ -22,8 +22,8 @@ from plimsoll.gate.roster import PodSeen
 from plimsoll.gate.step import held
 from plimsoll.gate.tally import Tally
 from plimsoll.gate.visit import Standing
+from plimsoll.keeper.lines import log_read
 from plimsoll.keeper.loop import Keeper, World
-from plimsoll.keeper.main import log_read
 from plimsoll.keeper.maps import Map
 from plimsoll.keeper.ratio import Ratio
 from plimsoll.render.gateway_records import GateLane, GateServer, GateText

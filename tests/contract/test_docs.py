@@ -199,8 +199,8 @@ def links(text: str) -> Iterator[str]:
 
 
 def named_paths(text: str) -> Iterator[str]:
-    """Inline code that begins with a folder or file of the checkout."""
-    tops = {entry.name for entry in ROOT.iterdir()} - {".venv"}
+    """Inline code that begins with a folder or file of the checkout; what is made in `build` may not be there."""
+    tops = {entry.name for entry in ROOT.iterdir()} - {".venv", "build"}
     for match in CODE.finditer(text):
         word = match[1].split("::")[0].rstrip("/")
         if word.partition("/")[0] in tops and re.fullmatch(r"[\w.*/-]+", word):

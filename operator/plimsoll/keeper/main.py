@@ -22,11 +22,12 @@ from plimsoll.gate.keys import key_commands, map_text, read_map
 from plimsoll.gate.learn import DEFAULT_HUNDREDTHS
 from plimsoll.gate.records import GateRooms
 from plimsoll.gate.roster import PodSeen
-from plimsoll.gate.tally import Tally, read_line
+from plimsoll.gate.tally import Tally
 from plimsoll.gate.visit import Standing
 from plimsoll.keeper.door import Door
 from plimsoll.keeper.elders import Elders
 from plimsoll.keeper.files import Followed, read_keys, read_rooms, read_standing, read_workers
+from plimsoll.keeper.lines import log_read
 from plimsoll.keeper.loop import Keeper, World
 from plimsoll.keeper.maps import Map
 from plimsoll.keeper.marks import Marks
@@ -180,33 +181,6 @@ def _only_one(path: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise BusyError(f"{path}: another keeper runs here") from error
         yield
-
-
-class _Lines(asyncio.DatagramProtocol):
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-
-    def datagram_received(self, data: bytes, _: object) -> None:
-        line = read_line(data.decode("utf-8", "replace"))
-        if line is not None:
-            self._tally.add(line)
-
-
-@contextlib.asynccontextmanager
-async def log_read(path: Path, tally: Tally) -> AsyncIterator[None]:
-    """HAProxy sends a line and does not wait; without a reader it goes on as well."""
-    path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listening.bind(str(path))
-    listening.setblocking(False)
-    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: _Lines(tally), sock=listening
-    )
-    try:
-        yield
-    finally:
-        transport.close()
-        path.unlink(missing_ok=True)
 
 
 @contextlib.asynccontextmanager
