@@ -343,6 +343,7 @@ def test_recycling_starts_the_successor_first_where_a_card_is_free(trial: Trial)
 
 
 def test_recycling_stops_when_all_rise_together(trial: Trial) -> None:
+    trial.await_phase("all", "Replacing", "Done", within=Patience.VERDICT_REACHED)
     trial.await_hold("all", "CommonCause", within=Patience.TWO_RECYCLES)
     assert 1 == len(trial.evictions("all"))
     stalled = trial.world.condition("all", "Stalled")
