@@ -2,7 +2,7 @@
 
 The checks run as they always did, one after the other. The control plane's programs are built beside them, for
 they take longest on a new machine. As soon as they are there the stories run beside the checks too, in parts, each
-with a cluster of its own and one more at a time than there are cores: stories mostly wait, for kubelets and
+with a cluster of its own and as many at a time as there are cores: stories mostly wait, for kubelets and
 rollouts. The checks give way to them. Those that watch memory grow run alone, at the end. What a part says is printed
 when it is over.
 """
@@ -101,7 +101,7 @@ SHARED: Final = Part(
 """All others, also those that nobody has put anywhere yet."""
 BESIDE: Final = (SHARED, *(part for part in APART if part is not PATIENT))
 """Those that run beside each other and beside the checks, longest first."""
-AT_ONCE: Final = int(os.environ.get("PLIMSOLL_PARTS_AT_ONCE") or (os.cpu_count() or 1) + 1)
+AT_ONCE: Final = int(os.environ.get("PLIMSOLL_PARTS_AT_ONCE") or os.cpu_count() or 1)
 """1 runs them one after the other, where it matters which of two disturbs the other."""
 PATIENTLY: Final = {"PLIMSOLL_PATIENCE": os.environ.get("PLIMSOLL_PATIENCE", "2")}
 """Every wait may take so much longer where others use the machine too. It slows no success down."""
