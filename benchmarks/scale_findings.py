@@ -92,7 +92,7 @@ def _counts(mine: Ours) -> Iterator[Finding]:
         _listed(mine.restart.writes),
     )
     yield Finding(
-        "writes when a GPU type joins, all of them to the object that waited for it",
+        "writes when a GPU type joins for which one object waited",
         sum(mine.joined_writes.values()),
         "writes",
         detail=_listed(mine.joined_writes),
