@@ -113,24 +113,32 @@ def _listed(writes: dict[str, int]) -> str:
 def _grown(mine: Ours, other: Theirs) -> Iterator[Finding]:
     """Cost of one object, beside that in the first quarter."""
     for name, unit, value in _COSTS:
-        yield _growth(name, unit, [value(step) for step in mine.steps], target=LINEAR)
-    yield _growth(
+        yield growth(name, unit, [value(step) for step in mine.steps], target=LINEAR)
+    yield growth(
         "kubectl's side: seconds per object until all are Ready",
         "s",
         [step.took.ready / step.added for step in other.steps],
     )
     memory = [(s.resident_mib - mine.idle_mib) / s.size.objects for s in mine.steps]
-    yield _growth("operator's memory above idle, per object", "MiB", memory, target=LINEAR)
+    yield growth("operator's memory above idle, per object", "MiB", memory, target=LINEAR)
 
 
-def _growth(name: str, unit: str, costs: Sequence[float], target: float | None = None) -> Finding:
+def growth(
+    name: str,
+    unit: str,
+    costs: Sequence[float],
+    target: float | None = None,
+    *,
+    at: str = "1/4, 1/2, 1/1",
+) -> Finding:
+    """The cost at the last of three sizes over that at the first; `at` names the sizes."""
     shown = ", ".join(f"{cost:.3g}" for cost in costs)
     return Finding(
         f"growth from a quarter to all: {name}",
         costs[-1] / costs[0],
         "x",
         target,
-        f"{shown} {unit} at 1/4, 1/2, 1/1",
+        f"{shown} {unit} at {at}",
     )
 
 

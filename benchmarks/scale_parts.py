@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from benchmarks.finding import Finding
+from benchmarks.scale_findings import LINEAR, growth
 from benchmarks.scale_fleet import FULL, growing, nodes, objects
 
 from plimsoll.cluster.fleet import Fleet, essence
@@ -20,7 +21,6 @@ from plimsoll.decide import Key, Manifest, Observed, decide
 from plimsoll.facts.gpu import Inventory
 
 ROUNDS: Final = 3
-LINEAR: Final = 1.5
 NOW_SECONDS: Final = 1e9
 ASKS: Final = 2000
 
@@ -48,15 +48,8 @@ def _grown(name: str, unit: str, cost: Cost, *, by_node: bool = False) -> Findin
         min(cost(*size) for _ in range(ROUNDS)) / (size.nodes if by_node else 1) * _SCALES[unit]
         for size in sizes
     ]
-    shown = ", ".join(f"{each:.3g}" for each in costs)
     at = ", ".join(f"{size.nodes:,} nodes and {size.objects} objects" for size in sizes)
-    return Finding(
-        f"growth from a quarter to all: {name}",
-        costs[-1] / costs[0],
-        "x",
-        LINEAR,
-        f"{shown} {unit} at {at}",
-    )
+    return growth(name, unit, costs, LINEAR, at=at)
 
 
 class _Looking(Fleet):

@@ -27,6 +27,7 @@ from controlplane.cluster import ControlPlane
 from patience import Patience, eventually
 from plimsoll.render.plan_labels import KV_TOKENS_LABEL
 from stand_ins import engines
+from stand_ins.pod_addresses import POD_ADDRESSES
 
 NODE_ADDRESSES: Final = "10.251.0.0/16"
 PAGE: Final = (Path(__file__).parents[1] / "tests" / "data" / "vllm_metrics.txt").read_text()
@@ -128,7 +129,7 @@ def serve(place: Place, is_up: Any) -> None:
 @contextmanager
 def stand_ins(cluster: ControlPlane) -> Iterator[int]:
     """Kubelets and engines of everything in the cluster; gives the process's id. Needs our own netns."""
-    for addresses in (NODE_ADDRESSES, engines.POD_ADDRESSES):
+    for addresses in (NODE_ADDRESSES, POD_ADDRESSES):
         subprocess.run(["ip", "route", "replace", "local", addresses, "dev", "lo"], check=True)
     admin = cluster.pki.folder / "admin.crt", cluster.pki.folder / "admin.key"
     kubelet = cluster.fake_kubelet_identity

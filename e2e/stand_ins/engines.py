@@ -2,34 +2,25 @@
 
     with FakeEngines(cluster, behave) as engines: ...
 
-The network namespace of the stories has no pods' addresses; here they all lead to one server, which
-looks up whose address was asked. `behave` says how the engine of a pod does at that moment. Counters
+`behave` says how the engine of a pod does at that moment. Counters
 and the histogram of first tokens are those that such an engine would have, in vLLM's names.
 """
 
 from __future__ import annotations
 
 import datetime
-import http.client
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiohttp import web
-
-from controlplane import netns
 from controlplane.cluster import ControlPlane
-from stand_ins.background import Background
+from stand_ins.pod_addresses import PodPages
 
-POD_ADDRESSES: Final = "10.245.0.0/16"
-"""kwok's --cidr in controlplane/cluster.py."""
 PORT: Final = 8000
 BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 TOKENS: Final = 50
 """In each answer."""
-KNOWN_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,58 +58,25 @@ class Counters:
         self.at_seconds = now
 
 
-class FakeEngines(Background):
+class FakeEngines(PodPages):
     """The engines of all fake pods of one control plane."""
 
     def __init__(
         self, cluster: ControlPlane, behave: Callable[[Mapping[str, Any]], Behaviour | None]
     ) -> None:
         """`behave` gives None for a pod whose engine does not answer."""
-        super().__init__("engines")
-        self._cluster = cluster
+        super().__init__("engines", cluster, port=PORT, path="/metrics")
         self._behave = behave
         self._counters: dict[str, Counters] = {}
-        self._pods: tuple[float, dict[str, Mapping[str, Any]]] = (0.0, {})
 
-    @staticmethod
-    def why_not() -> str | None:
-        """Why there can be none here; None when there can."""
-        return None if netns.inside() else "addresses of fake pods need a network namespace of ours"
-
-    async def _start(self) -> None:
-        route("replace")
-        self._server = web.Server(self._answer, handler_cancellation=True)
-        self._door = await self._loop.create_server(self._server, "0.0.0.0", PORT)
-
-    async def _stop(self) -> None:
-        self._door.close()
-        await self._server.shutdown(timeout=0.1)  # 0 would be without end
-        route("delete")
-
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.transport is None or request.path != "/metrics":
-            return web.Response(status=http.client.NOT_FOUND)
-        address = request.transport.get_extra_info("sockname")[0]
-        pod = await self._loop.run_in_executor(None, self._pod_at, address)
-        does = None if pod is None else self._behave(pod)
-        if pod is None or does is None:
-            return web.Response(status=http.client.SERVICE_UNAVAILABLE)
+    def said(self, pod: Mapping[str, Any]) -> str | None:
+        """What its engine tells at this moment."""
+        does = self._behave(pod)
+        if does is None:
+            return None
         counters = self._counters.setdefault(pod["metadata"]["uid"], Counters())
         counters.go_on(does)
-        return web.Response(text=page(does, counters))
-
-    def _pod_at(self, address: str) -> Mapping[str, Any] | None:
-        seen_seconds, pods = self._pods
-        if time.monotonic() - seen_seconds > KNOWN_SECONDS or address not in pods:
-            found = self._cluster.get("/api/v1/pods")["items"]
-            pods = {pod["status"]["podIP"]: pod for pod in found if "podIP" in pod["status"]}
-            self._pods = (time.monotonic(), pods)
-        return pods.get(address)
-
-
-def route(how: str) -> None:
-    """Lead all addresses of pods here, or no longer."""
-    subprocess.run(["ip", "route", how, "local", POD_ADDRESSES, "dev", "lo"], check=True)
+        return page(does, counters)
 
 
 def page(does: Behaviour, counters: Counters) -> str:

@@ -33,7 +33,8 @@ from patience import Patience, eventually, stretched
 from plimsoll.render.gateway_objects import PAGE_PORT
 from stand_ins.background import Background
 from stand_ins.batching import Card, Engine, Pinned
-from stand_ins.engines import PORT, route
+from stand_ins.engines import PORT
+from stand_ins.pod_addresses import route
 from stand_ins.service_address import ServiceOf
 from world import World, args_of
 
