@@ -131,9 +131,19 @@ def hanging(namespace: str) -> Manifest:
     }
 
 
+def await_both_bound(world: World) -> None:
+    """Wait until the worker that refuses and its successor have each a node."""
+
+    def bound() -> bool:
+        return 2 == sum("nodeName" in pod["spec"] for pod in world.pods(REFUSES))
+
+    eventually(bound, within=Patience.REAL_POD_READY, says="both workers that refuse have a node")
+
+
 @pytest.fixture(scope="module")
 def ward() -> Iterator[Ward]:
-    """All of them applied at once."""
+    """All of them applied at once, but for one that comes first: its two workers need most of both nodes'
+    memory while one follows the other."""
     with ExitStack() as stack:
         cluster = stack.enter_context(ControlPlane())
         labels = fleet.card_labels(real_worker.CARD, count=4)
@@ -156,8 +166,9 @@ def ward() -> Iterator[Ward]:
         flagged["metadata"]["name"] = FLAG
         flagged["spec"]["pools"][0]["extraArgs"] = ["--no-such-flag"]
         flagged["spec"]["worker"] = {"cpu": "100m"}
+        world.apply(refusing(world, str(folder)))
+        await_both_bound(world)
         world.apply(
-            refusing(world, str(folder)),
             stand_in(world, model, LOADING, "eats-loading", eat_mib=EATS_LOADING_MIB),
             stand_in(world, model, SERVING, "eats-serving", eat_mib=EATS_SERVING_MIB),
             stand_in(world, model, ENDS, "ends-well"),
