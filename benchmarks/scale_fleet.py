@@ -48,7 +48,7 @@ TEAMS: Final = tuple(f"team-{n}" for n in range(10))
 """Namespaces."""
 IMAGE, NEXT_IMAGE = "vllm/vllm-openai:v0.22.1", "vllm/vllm-openai:v0.22.1-patched"
 AT_ONCE: Final = 4
-THERE_SECONDS: Final = 300.0
+THERE_SECONDS: Final = 600.0
 
 
 class Size(NamedTuple):

@@ -361,11 +361,13 @@ def in_time(sizes: Sequence[Size], until: float, tell: Tell) -> Iterator[Size]:
 
 def await_ready_pods(log: Log, count: int) -> None:
     """Until kwok has made so many pods Ready."""
-    eventually(
-        lambda: len(log.ready_pods(0.0)) >= count,
-        within=site.THERE_SECONDS,
-        says=f"{count} pods are Ready",
-    )
+
+    def there() -> bool:
+        if (ready := len(log.ready_pods(0.0))) < count:
+            raise LookupError(f"{ready} are")
+        return True
+
+    eventually(there, within=site.THERE_SECONDS, says=f"{count} pods are Ready")
 
 
 def await_ready_objects(cluster: ControlPlane, count: int) -> None:

@@ -41,7 +41,8 @@ class Patience:
     FLOORS_KEPT: Final = 90.0
     NOTHING_HAPPENS: Final = 5.0
     SOAK_QUIET: Final = 150.0
-    SOAK_UNWRITTEN: Final = 60.0
+    SOAK_UNWRITTEN: Final = 180.0
+    """A verdict on a new worker is news, and comes within five hours of 20 s."""
     # a real node
     CONTAINERD_UP: Final = 60.0
     KUBELET_UP: Final = 120.0

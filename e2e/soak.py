@@ -128,7 +128,7 @@ class Soak:
         """No fault any more: all gets well, and then nothing is written over a whole resync."""
         self.chaos.end_all()
         self.ground.scale_back()
-        begun, now = time.monotonic(), time.time()
+        now = time.time()
         wrong = ""
 
         def is_well() -> bool:
@@ -137,21 +137,24 @@ class Soak:
             wrong = self.ground.what_is_wrong()
             return not wrong
 
-        written: tuple[str, ...] = ()
+        well = 0.0
 
         def is_unwritten() -> bool:
-            nonlocal written
             self.chaos.tick()
-            written = self.ground.written_since(max(well, time.time() - UNWRITTEN_SECONDS))
-            return time.time() - well > UNWRITTEN_SECONDS and not written
+            since = max(well, time.time() - UNWRITTEN_SECONDS)
+            return time.time() - well > UNWRITTEN_SECONDS and not self.ground.written_since(since)
 
+        written: tuple[str, ...] = ()
         try:
             eventually(is_well, within=Patience.SOAK_QUIET, says="all is well")
-            after, well = time.monotonic() - begun, time.time()
+            well = time.time()
             eventually(is_unwritten, within=Patience.SOAK_UNWRITTEN, says="nothing is written")
         except OutOfPatienceError:
-            after = time.monotonic() - begun
-        self.ground.quiets.append(Quiet(now, after, wrong, written))
+            written = self.ground.written_since(well) if well else ()
+        ended = time.time()
+        after = (well or ended) - now
+        still = ended - (well or ended)
+        self.ground.quiets.append(Quiet(now, after, wrong, written, still))
         told = f"all well after {after:.0f} s" if not wrong else f"after {after:.0f} s: {wrong}"
         print(f"{len(self.chaos.happened)} faults, {told}", flush=True)
 
@@ -181,6 +184,7 @@ def report(outcome: Outcome, command: str) -> str:
     brought = Counter(each.fault for each in outcome.happened if each.could)
     tried = Counter(each.fault for each in outcome.happened)
     well = sorted(quiet.after_seconds for quiet in history.quiets[1:]) or [0.0]
+    still = max((quiet.still_seconds for quiet in history.quiets[1:]), default=0.0)
     reasons = Counter(
         reason.value if (reason := reason_of(each, history, operator=USER)) else "nothing"
         for each in history.departures
@@ -218,6 +222,7 @@ def report(outcome: Outcome, command: str) -> str:
         f"| times that faults stopped | {len(well)} |",
         f"| until all was well, median | {statistics.median(well):.1f} s |",
         f"| until all was well, longest | {well[-1]:.1f} s |",
+        f"| from then until nothing was written over a resync, longest | {still:.1f} s |",
         f"| writes of the operator but for its Lease | {len(history.writes)} |",
         f"| of these to a status | {status_writes} |",
         f"| looks at users' objects, each as its user left it | {outcome.looks} |",

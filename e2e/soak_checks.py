@@ -80,7 +80,9 @@ class Quiet(NamedTuple):
     missing: str = ""
     """What was still wrong when patience ended; empty when all was well."""
     written: tuple[str, ...] = ()
-    """What was still written when patience ended."""
+    """All that was written from then on, when patience ended before it ceased."""
+    still_seconds: float = 0.0
+    """From when all was well until nothing had been written for a whole resync."""
 
 
 class History(NamedTuple):
@@ -165,7 +167,9 @@ def _recycles(status_body: Any) -> tuple[Mapping[str, Any], ...]:
 
 def departures_have_reasons(history: History, operator: str) -> list[str]:
     return [
-        f"worker {each.pod} went, by {each.by or 'nobody that the audit log names'}, and nothing explains it"
+        f"worker {each.pod} went, by {each.by or 'nobody that the audit log names'}, "
+        f"{each.at_seconds - history.converged_before(each.at_seconds):.1f} s after all was well for the last time, "
+        "and nothing explains it"
         for each in history.departures
         if reason_of(each, history, operator=operator) is None
     ]

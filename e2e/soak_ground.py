@@ -323,6 +323,11 @@ class Ground:
         pool = self.world.deployments()[POOLS[name]]
         if pool["spec"]["replicas"] != wanted:
             return f"{POOLS[name]} has {pool['spec']['replicas']} replicas, not {wanted}"
+        made = {key: pool["status"].get(key) for key in ("replicas", "updatedReplicas")}
+        if pool["status"].get("observedGeneration") != pool["metadata"]["generation"] or (
+            set(made.values()) != {wanted}
+        ):
+            return f"its controllers have not made {wanted} workers of {POOLS[name]} yet: {made}"
         container = pool["spec"]["template"]["spec"]["containers"][0]
         if STRANGER in json.dumps(container):
             return f"{POOLS[name]} keeps what a stranger put there"
@@ -331,7 +336,6 @@ class Ground:
         if name != LEAKY and (
             self.world.condition(name, "Ready")["status"] != "True"
             or status.get("readyReplicas") != wanted
-            or pool["status"].get("updatedReplicas") != wanted
         ):
             return f"not all of {wanted} workers are ready: {status.get('readyReplicas')}"
         return ""
@@ -349,7 +353,8 @@ class Ground:
             is_old_news = told is not None and before.get(each.path) == told
             if each.at_seconds >= at_seconds and not is_old_news:
                 changed = difference(before.get(each.path), told) if told else ""
-                found.append(f"{each.method} {each.path} {changed}".strip())
+                after = each.at_seconds - at_seconds
+                found.append(f"{after:.1f} s later {each.method} {each.path} {changed}".strip())
             if told is not None:
                 before[each.path] = told
         return tuple(found)
@@ -421,10 +426,14 @@ def gist(body: Any) -> Any:
     ]
     if "recycling" in status:
         status["recycling"] = {k: v for k, v in status["recycling"].items() if k != "hold"}
-    status["conditions"] = [
-        {key: each.get(key) for key in ("type", "status", "reason", "lastTransitionTime")}
+    status["conditions"] = {
+        each["type"]: {
+            "is": each.get("status"),
+            "for": each.get("reason"),
+            "since": each.get("lastTransitionTime"),
+        }
         for each in status.get("conditions") or ()
-    ]
+    }
     return status
 
 

@@ -271,9 +271,13 @@ def most_peers_rise_too(case: Case) -> Hold | None:
     if len(tried) < case.policy.canaries:
         return None
     awaited = _awaited(case, tried)
-    if awaited and _are_most(rising + len(awaited), known + len(awaited)):
-        words = f"It rises, as did the worker before {', '.join(awaited)}; what the successor does tells"
-        words += " whether a recycle helps, and that is not known yet."
+    if case.worker.uid in {past.uid for past in awaited}:
+        return None  # it is the one that is tried
+    here = {peer.uid for peer in case.situation.peers}
+    more = sum(past.uid not in here for past in awaited)
+    if awaited and _are_most(rising + more, known + more):
+        words = f"It rises, as did {', '.join(sorted(past.pod for past in awaited))}; what the successor does"
+        words += " tells whether a recycle helps, and that is not known yet."
         return Hold(reason=HoldReason.CANARY_AWAITED, sentence=words)
     if not _are_most(rising, known):
         return None
@@ -327,11 +331,20 @@ def _are_most(rising: int, known: int) -> bool:
     return rising >= 2 and 2 * rising > known
 
 
-def _awaited(case: Case, tried: Iterable[Past]) -> list[str]:
-    """Successors of recycled workers of which nothing can be said yet."""
-    uids = {past.successor_uid for past in tried if past.helped is None}
-    unknown = (p for p in case.situation.peers if p.verdict.finding.trend is Trend.UNKNOWN)
-    return sorted(peer.pod for peer in unknown if peer.uid in uids)
+def _awaited(case: Case, tried: Iterable[Past]) -> list[Past]:
+    """Recycles of which it is not known what they did: the successor is not there yet, or nothing can be
+    said of it."""
+    unknown = {p.uid for p in case.situation.peers if p.verdict.finding.trend is Trend.UNKNOWN}
+    return [
+        past
+        for past in tried
+        if past.helped is None
+        and (
+            past.successor_uid in unknown
+            if past.successor_uid is not None
+            else past.ended_seconds is None
+        )
+    ]
 
 
 def _recycle(case: Case) -> Recycle:

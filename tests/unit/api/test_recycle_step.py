@@ -311,6 +311,18 @@ def test_while_it_is_not_known_what_the_canary_does_nobody_follows() -> None:
     assert "CommonCause" == reasons(cluster.step().holds)["b"]
 
 
+def test_nothing_is_said_of_a_common_cause_before_the_first_successor_is_there() -> None:
+    cluster = three("abc")
+    first = cluster.step().recycling.history[0].pod
+    others = {"a", "b", "c"} - {first}
+    held = cluster.step().holds
+    assert "RecycleInFlight" == reasons(held)[first]
+    assert {"CanaryAwaited"} == {reasons(held)[other] for other in others}
+    assert all(
+        f"as did {first};" in hold.sentence for uid, hold in held.items() if uid != f"uid-{first}"
+    )
+
+
 def test_a_hung_worker_is_not_waited_for() -> None:
     cluster = three(grows="")
     cluster.kinds["a"] = VerdictKind.HUNG
