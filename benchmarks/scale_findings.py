@@ -119,6 +119,9 @@ def _grown(mine: Ours, other: Theirs) -> Iterator[Finding]:
         "s",
         [step.took.ready / step.added for step in other.steps],
     )
+    rounds = [1000 * s.rounds_share_after / s.size.workers for s in mine.steps]
+    if all(rounds):
+        yield growth("rounds over kubelets and engines, per worker", "m of a core", rounds, LINEAR)
     memory = [(s.resident_mib - mine.idle_mib) / s.size.objects for s in mine.steps]
     yield growth("operator's memory above idle, per object", "MiB", memory, target=LINEAR)
 
@@ -152,12 +155,16 @@ def _of_visit(value: Callable[[Step], float]) -> Callable[[Step], float]:
 _COSTS: Final = (
     ("seconds per object until all are Ready", "s", lambda s: s.took.ready / s.added),
     (
-        "operator's CPU per object until nothing moves",
+        "operator's CPU per object until nothing moves, but for its rounds",
         "s",
-        lambda s: s.used.cpu["operator"] / s.added,
+        lambda s: s.cpu_without_rounds / s.added,
     ),
     ("requests per object until nothing moves", "", lambda s: s.used.requests / s.added),
-    ("CPU of a visit that finds nothing to do", "s", _of_visit(lambda s: s.visit.cpu["operator"])),
+    (
+        "CPU of a visit that finds nothing to do, but for the rounds",
+        "s",
+        _of_visit(lambda s: s.visit_cpu_without_rounds),
+    ),
     ("requests of such a visit", "", _of_visit(lambda s: s.visit.requests)),
 )
 

@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -198,6 +199,8 @@ class Used(NamedTuple):
     cpu: dict[str, float]
     visits: float
     requests: float
+    seconds: float = 0.0
+    """Of the monotonic clock."""
 
     def since(self, before: Used) -> Used:
         """What was added."""
@@ -209,14 +212,15 @@ class Used(NamedTuple):
 
 def used(cluster: ControlPlane, operator: Operator | None = None) -> Used:
     """Now."""
-    cpu = cluster.cpu_seconds()
+    cpu, seconds = cluster.cpu_seconds(), time.monotonic()
     if operator is None:
-        return Used(cpu, 0.0, 0.0)
+        return Used(cpu, 0.0, 0.0, seconds)
     page = operator.metrics()
     return Used(
         cpu | {"operator": operator.process.cpu_seconds()},
         visits=sum(float(n) for _, n in _VISITS.findall(page)),
         requests=sum(float(n) for _, n in _REQUESTS.findall(page)),
+        seconds=seconds,
     )
 
 

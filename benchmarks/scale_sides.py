@@ -56,6 +56,8 @@ come too late on two full cores must not take nodes away."""
 NOTHING: Final = Used({}, 0.0, 0.0)
 
 Tell = Callable[[str], None]
+ROUND_SECONDS: Final = 31.0
+"""One round over kubelets and engines, as shipped, and a little."""
 NEXT_STEP: Final = 2.2
 """A step is twice as large as the one before and takes twice as long, if all is well."""
 
@@ -76,6 +78,20 @@ class Step(NamedTuple):
     visit: Used = NOTHING
     """What a visit to everyone took that found nothing to do."""
     visit_writes: int = 0
+    rounds_share: float = 0.0
+    """Cores that the rounds over kubelets and engines took during the step."""
+    rounds_share_after: float = 0.0
+    """And after it, with all of its workers."""
+
+    @property
+    def cpu_without_rounds(self) -> float:
+        """The operator's, until nothing moved."""
+        return self.used.cpu["operator"] - self.rounds_share * self.used.seconds
+
+    @property
+    def visit_cpu_without_rounds(self) -> float:
+        """The operator's, for a visit to everyone that found nothing to do."""
+        return self.visit.cpu["operator"] - self.rounds_share_after * self.visit.seconds
 
 
 class Change(NamedTuple):
@@ -157,7 +173,7 @@ def ours(size: Size, tell: Tell, *, quiet_seconds: float, until: float) -> Ours:
         installed = Installation(cluster)
         operator = started(installed, **SETTINGS)
         idle_mib = resident_mib(operator.process.pid)
-        side = _Plimsoll(cluster, log, operator, tell)
+        side = _Plimsoll(cluster, log, operator, tell, has_rounds=quiet_seconds > ROUND_SECONDS)
         steps = tuple(side.steps(size, until))
         operator.process.must_run()
         size = steps[-1].size
@@ -187,8 +203,19 @@ def ours(size: Size, tell: Tell, *, quiet_seconds: float, until: float) -> Ours:
 class _Plimsoll:
     """What is done with a cluster in which the operator runs."""
 
-    def __init__(self, cluster: ControlPlane, log: Log, operator: Operator, tell: Tell) -> None:
+    def __init__(
+        self,
+        cluster: ControlPlane,
+        log: Log,
+        operator: Operator,
+        tell: Tell,
+        *,
+        has_rounds: bool,
+    ) -> None:
+        """`has_rounds`: whether there is the time to see what a round costs."""
         self.cluster, self.log, self.operator, self.tell = cluster, log, operator, tell
+        self._has_rounds = has_rounds
+        self._rounds_share = 0.0
 
     def steps(self, size: Size, until: float) -> Iterator[Step]:
         """A quarter, a half, all."""
@@ -226,7 +253,22 @@ class _Plimsoll:
             f"operator {spent.cpu['operator']:.1f} s of CPU in {spent.visits:.0f} visits"
         )
         visit, writes = self._visit_everyone(now)
-        return step._replace(visit=visit, visit_writes=writes)
+        before_share, self._rounds_share = self._rounds_share, self._share_of_rounds()
+        return step._replace(
+            visit=visit,
+            visit_writes=writes,
+            rounds_share=(before_share + self._rounds_share) / 2,
+            rounds_share_after=self._rounds_share,
+        )
+
+    def _share_of_rounds(self) -> float:
+        """Cores that are used while nobody is looked at."""
+        if not self._has_rounds:
+            return 0.0
+        before = used(self.cluster, self.operator)
+        time.sleep(ROUND_SECONDS)  # what is measured is time in which nothing happens
+        spent = used(self.cluster, self.operator).since(before)
+        return spent.cpu["operator"] / spent.seconds
 
     def _visit_everyone(self, now: Size) -> tuple[Used, int]:
         """A label of the user on every object: all are looked at, and nothing is to be done."""

@@ -42,6 +42,9 @@ PAUSE_SECONDS: Final = (0.5, 4.0)
 UNWRITTEN_SECONDS: Final = 2 * RESYNC_SECONDS + 1.0
 """At least one whole resync, as they come every 5 s."""
 REPORT: Final = REPOSITORY / "docs" / "measured" / "soak.md"
+PATIENT_WITH_NODES: Final = {"kube-controller-manager": ("--node-monitor-grace-period", "10m")}
+"""Of nodes that were not heard of in a long outage the pods are marked as not ready, which a kubelet puts right
+and kwok does not."""
 LONG_SOAK_MINUTES: Final = 12.0
 """From here on the soak has an outage of five minutes in it."""
 
@@ -162,7 +165,7 @@ class Soak:
 @contextmanager
 def ground() -> Iterator[Ground]:
     """A control plane, Plimsoll by Helm, kubelets that can lie, and a wire that can break."""
-    with ControlPlane() as cluster:
+    with ControlPlane(extra_args=PATIENT_WITH_NODES) as cluster:
         cluster.add_nodes(*Ground.fleet())
         installed = Installation(cluster)
         kubelets = LyingKubelets(cluster, curve=Ground.leaks, has_fine_stamps=True)

@@ -25,11 +25,15 @@ _SHOWN_BYTES: Final = 200
 
 
 class Fetcher:
-    """The pool. Made inside the running event loop."""
+    """The pool. Made inside the running event loop.
+
+    No connection is kept: a round comes every 30 s, and each idle one to a kubelet would hold 256 KiB, the
+    buffer of asyncio's TLS (measured: docs/measured/scale.md).
+    """
 
     def __init__(self, *, connections: int = 128, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, limit_per_host=4),
+            connector=aiohttp.TCPConnector(limit=connections, limit_per_host=4, force_close=True),
             timeout=aiohttp.ClientTimeout(total=timeout_seconds),
             headers={"User-Agent": "plimsoll"},
             cookie_jar=aiohttp.DummyCookieJar(),
