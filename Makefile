@@ -66,7 +66,7 @@ accuracy: $(STAMP) ## every reported figure beside the planned one and the peers
 accuracy-record: $(STAMP) ## ask the peers that need an installation of their own anew (needs a package index)
 	@$(BIN)/python -m benchmarks.accuracy.peers.record
 
-bench-scale: $(STAMP) ## 1,000 nodes, 500 objects, 3,000 workers: docs/measured/scale.md (25 minutes; SHORT=1: 200 s, writes nothing)
+bench-scale: $(STAMP) ## 1,000 nodes, 500 objects, 3,000 workers: docs/measured/scale.md (18 minutes; SHORT=1: 200 s, writes nothing)
 	@$(BIN)/python benchmarks/scale.py $(if $(SHORT),--short,--write)
 
 bench-slope: $(STAMP) ## false recycles and delays of the slope detector, by simulation

@@ -339,6 +339,7 @@ def _memory(
         deployment.status,
         now_seconds=now_seconds,
         hour_seconds=observed.watched.hour_seconds,
+        operator_started_seconds=observed.watched.operator_started_seconds,
     )
 
 

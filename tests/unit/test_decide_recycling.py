@@ -96,6 +96,28 @@ def test_figures_that_moved_are_told_after_ten_minutes_and_not_before() -> None:
     )
 
 
+def test_an_operator_that_has_just_started_says_nothing_else_of_those_it_has_not_seen() -> None:
+    raw, children = chat(mode="Observe")
+    first = reconcile(raw, children, ONE_GROWS)
+    raw, _ = scenes.applied(raw, first)
+    anew = Watched(operator_started_seconds=NOON + 3600)
+    for seconds in (1, 600):
+        desired = reconcile(raw, children, anew, now=NOON + 3600 + seconds)
+        assert (first.status, (), ()) == (desired.status, desired.acts, desired.events)
+    late = reconcile(raw, children, anew, now=NOON + 3600 + 901)
+    assert late.status is not None
+    assert {"Unknown"} == {each["verdict"] for each in late.status["workers"]}
+
+
+def test_what_it_has_seen_since_its_start_is_told_at_once() -> None:
+    raw, children = chat(mode="Observe")
+    raw, _ = scenes.applied(raw, reconcile(raw, children, ONE_GROWS))
+    seen = watched(b=VerdictKind.GROWTH)._replace(operator_started_seconds=NOON + 3600)
+    told = reconcile(raw, children, seen, now=NOON + 3660).status
+    assert told is not None
+    assert {("a", "Growth"), ("b", "Growth")} == {(w["pod"], w["verdict"]) for w in told["workers"]}
+
+
 def test_all_steady_is_stable() -> None:
     raw, children = chat()
     desired = reconcile(raw, children, watched(a=VerdictKind.STEADY, b=VerdictKind.STEADY))

@@ -1,12 +1,13 @@
 """What do we tell of the workers' memory, and when is it news?
 
 Figures move with every scrape; a status that moved with them would be written for ever. So what was told
-stays as it is while no worker's verdict and no hold changes, for ten minutes at most.
+stays as it is while no worker's verdict and no hold changes, for ten minutes at most. An operator that has
+just started has seen nobody yet: until it has, what was told of a worker stands, with its date.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from plimsoll.api.conditions import Condition, ConditionName, ConditionReason, Tristate
@@ -29,6 +30,8 @@ NAMED_WORKERS: Final = 3
 UNTOLD: Final = "Unknown"
 _FRESH_HOURS: Final = 1 / 6
 """Figures are told anew after a bin of floors: ten minutes."""
+_NOTHING_SEEN_HOURS: Final = 1 / 4
+"""After the operator's start: a bin of floors has ended by then, and a round has been made."""
 
 _BY_URGENCY: Final = (
     VerdictKind.HUNG,
@@ -61,11 +64,17 @@ def memory_of(
     *,
     now_seconds: float,
     hour_seconds: float = 3600.0,
+    operator_started_seconds: float = 0.0,
 ) -> Memory:
     """What to tell now; what was told `before` where that is recent and still says the same."""
+    is_young = now_seconds - operator_started_seconds < _NOTHING_SEEN_HOURS * hour_seconds
+    standing = _standing(step, before.workers) if is_young else {}
     alive = [worker for worker in workers if not worker.is_terminating]
-    told = _entries(step, alive)
-    recycling, told_at = step.recycling, text_of(now_seconds)
+    told = _entries(step, alive, standing)
+    recycling, told_at = (
+        _with_hold(step.recycling, before.recycling, standing),
+        text_of(now_seconds),
+    )
     since = seconds_of(before.diagnosed_at)
     is_recent = since is not None and 0 <= now_seconds - since < _FRESH_HOURS * hour_seconds
     held = before.recycling
@@ -85,8 +94,36 @@ def memory_of(
     )
 
 
-def _entries(step: Step, workers: Sequence[WorkerFacts]) -> tuple[WorkerStatus, ...]:
-    entries = [_entry(worker, step) for worker in workers]
+def _standing(step: Step, before: Sequence[WorkerStatus]) -> dict[str, WorkerStatus]:
+    """What was told, by uid, of workers of which nothing has been seen since."""
+    return {entry.uid: entry for entry in before if _is_unseen(step.judged.get(entry.uid))}
+
+
+def _is_unseen(judged: Judged | None) -> bool:
+    if judged is None or judged.verdict.kind is VerdictKind.UNKNOWN:
+        return True
+    return judged.verdict.kind is VerdictKind.WARMING_UP and judged.newest_seconds is None
+
+
+def _with_hold(
+    now: RecyclingStatus, before: RecyclingStatus | None, standing: Mapping[str, WorkerStatus]
+) -> RecyclingStatus:
+    """With the hold that was told of a worker for which that still stands."""
+    hold = before.hold if before is not None and now.hold is None else None
+    if hold is None or all(hold.pod != entry.pod for entry in standing.values()):
+        return now
+    return now.model_copy(update={"hold": hold})
+
+
+def _entries(
+    step: Step, workers: Sequence[WorkerFacts], standing: Mapping[str, WorkerStatus]
+) -> tuple[WorkerStatus, ...]:
+    is_cut = len(standing) >= SHOWN_WORKERS  # who was not among them has nothing to say now
+    entries = [
+        standing.get(worker.uid) or _entry(worker, step)
+        for worker in workers
+        if not is_cut or worker.uid in standing or not _is_unseen(step.judged.get(worker.uid))
+    ]
     entries.sort(key=lambda entry: (_rank(entry), *_nearness(entry), entry.pod))
     return tuple(entries[:SHOWN_WORKERS])
 

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
-import aiohttp
 import kopf
 
 from plimsoll.cluster.access import Access
@@ -36,10 +35,6 @@ BETWEEN_VISITS_SECONDS: Final = 1.0
 # A node tells its labels one by one when it joins.
 AFTER_NODE_SECONDS: Final = 1.0
 GONE: Final = "DELETED"
-METADATA_ONLY: Final = (
-    "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
-)
-"""Understood by all API servers since 1.15, and whole objects from others; a list has its own name for it."""
 
 
 class Doorbell:
@@ -163,7 +158,7 @@ def register(
     """
 
     @kopf.on.login(registry=registry)
-    async def sign_in(**_: Any) -> kopf.AiohttpSession:
+    async def sign_in(**_: Any) -> kopf.ConnectionInfo:
         return connection_of(await access())
 
     def on(kind: Kind, tell: Callable[[Manifest, bool], None]) -> None:
@@ -232,9 +227,9 @@ def address(kind: Kind) -> tuple[str, str] | tuple[str, str, str]:
     return (group, version, kind.plural) if group else (version, kind.plural)
 
 
-def connection_of(access: Access) -> kopf.AiohttpSession:
+def connection_of(access: Access) -> kopf.ConnectionInfo:
     """Our credentials in kopf's form."""
-    told = kopf.ConnectionInfo(
+    return kopf.ConnectionInfo(
         server=access.server,
         ca_path=access.ca_path,
         insecure=access.insecure,
@@ -243,37 +238,3 @@ def connection_of(access: Access) -> kopf.AiohttpSession:
         certificate_path=access.certificate_path,
         private_key_path=access.private_key_path,
     )
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=told.as_ssl_context()),
-        headers=told.as_http_headers(),
-        middlewares=(metadata_of_children,),
-        response_class=LeanAnswer,
-    )
-    return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
-
-
-class LeanAnswer(aiohttp.ClientResponse):
-    """A list without what nobody reads; an empty list of metadata says null where kopf expects none."""
-
-    async def json(self, **options: Any) -> Any:
-        """The answer's body."""
-        told = await super().json(**options)
-        if isinstance(told, dict) and "items" in told:
-            told["items"] = told["items"] or []
-            for item in told["items"]:
-                item["metadata"].pop("managedFields", None)
-        return told
-
-
-async def metadata_of_children(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Of children and pods only the label is read: the API server need not send the rest, which would be
-    hundreds of megabytes at a start beside three thousand workers."""
-    if request.url.name in _CHILDREN:
-        is_watch = "watch" in request.url.query
-        request.headers["Accept"] = METADATA_ONLY.format("" if is_watch else "List")
-    return await handler(request)
-
-
-_CHILDREN: Final = frozenset(kind.plural for kind in (*CHILDREN, POD))
