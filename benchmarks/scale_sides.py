@@ -265,10 +265,14 @@ class _Plimsoll:
         """Cores that are used while nobody is looked at."""
         if not self._has_rounds:
             return 0.0
-        before = used(self.cluster, self.operator)
-        time.sleep(ROUND_SECONDS)  # what is measured is time in which nothing happens
-        spent = used(self.cluster, self.operator).since(before)
+        spent = self._left_alone(ROUND_SECONDS)
         return spent.cpu["operator"] / spent.seconds
+
+    def _left_alone(self, seconds: float) -> Used:
+        """What was used while nobody changed anything."""
+        before = used(self.cluster, self.operator)
+        time.sleep(seconds)  # what is measured is time in which nothing happens
+        return used(self.cluster, self.operator).since(before)
 
     def _visit_everyone(self, now: Size) -> tuple[Used, int]:
         """A label of the user on every object: all are looked at, and nothing is to be done."""
@@ -290,12 +294,10 @@ class _Plimsoll:
 
     def quiet(self, seconds: float, players: int) -> Quiet:
         """Steady state, with rounds of kubelets and engines."""
-        began, before = time.time(), used(self.cluster, self.operator)
-        players_before = cpu_of(players)
-        time.sleep(seconds)  # what is measured is time in which nothing happens
-        spent = used(self.cluster, self.operator).since(before)
+        began, players_before = time.time(), cpu_of(players)
+        spent = self._left_alone(seconds)
         return Quiet(
-            seconds=time.time() - began,
+            seconds=spent.seconds,
             used=spent,
             writes=counted(self.log.our_writes(began)),
             stand_ins_cpu=cpu_of(players) - players_before,

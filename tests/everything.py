@@ -43,10 +43,8 @@ FETCH_CHECKOV: Final = (PYTHON, "e2e/controlplane/apart.py", "checkov")
 WITHOUT_HYPOTHESIS: Final = ("-p", "no:hypothesispytest")
 """No story uses it, and its plugin imports it when all is over, beside threads that still run: CPython 3.11 then may
 end in "AST constructor recursion depth mismatch"."""
-STORIES: Final = (
-    *(PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--"),
-    *(*PYTEST, *WITHOUT_HYPOTHESIS),
-)
+IN_A_NETNS: Final = (PYTHON, "e2e/controlplane/netns.py", "--or-plainly", "--")
+STORIES: Final = (*IN_A_NETNS, *PYTEST, *WITHOUT_HYPOTHESIS)
 
 
 class Part(NamedTuple):

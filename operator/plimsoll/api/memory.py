@@ -71,10 +71,8 @@ def memory_of(
     standing = _standing(step, before.workers) if is_young else {}
     alive = [worker for worker in workers if not worker.is_terminating]
     told = _entries(step, alive, standing)
-    recycling, told_at = (
-        _with_hold(step.recycling, before.recycling, standing),
-        text_of(now_seconds),
-    )
+    recycling = _with_hold(step.recycling, before.recycling, standing)
+    told_at = text_of(now_seconds)
     since = seconds_of(before.diagnosed_at)
     is_recent = since is not None and 0 <= now_seconds - since < _FRESH_HOURS * hour_seconds
     held = before.recycling
